@@ -1,0 +1,68 @@
+# Every target installs what it needs from the package registries by itself.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+BREAK ?=
+ARGS ?=
+
+.PHONY: help
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# The editable install is repeated when the C kernel or the packaging changes.
+$(STAMP): requirements/dev.txt pyproject.toml setup.py $(wildcard agents/hawk_agent/layouts/*.c agents/hawk_agent/layouts/*.h)
+	@echo "==> Python environment in $(VENV) (about a minute cold)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: venv
+venv: $(STAMP) ## the Python environment that every other target uses
+
+.PHONY: demo
+demo: $(STAMP) ## the main job, start to end, on real parts (BREAK=swap-heads|drop-chunk|stale-epoch|no-metrics must fail)
+	@$(BIN)/python -m tests.e2e.demo $(if $(BREAK),--break $(BREAK)) $(ARGS)
+
+.PHONY: test
+test: test-fast test-cluster ## the fast suite, then the cluster suite and the demo's own tests
+
+.PHONY: test-fast
+test-fast: $(STAMP) ## pure functions, schemas, layouts, agents in one process (under two minutes)
+	@$(BIN)/python -m pytest tests/unit $(ARGS)
+
+.PHONY: test-cluster
+test-cluster: $(STAMP) ## operator and agents as processes against a real API server; the demo
+	@$(BIN)/python -m tests.cluster build
+	@$(BIN)/python -m pytest tests/cluster tests/e2e $(ARGS)
+
+.PHONY: lint
+lint: $(STAMP) ## ruff, import contracts, YAML, shell, generated files current
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports
+	@$(BIN)/yamllint --strict .
+	@git ls-files '*.sh' .ci/run | xargs -r $(BIN)/shellcheck
+	@$(BIN)/python -m hawk_api.generate --check
+
+.PHONY: types
+types: $(STAMP) ## strict static types
+	@$(BIN)/mypy
+
+.PHONY: crds
+crds: $(STAMP) ## regenerate the CRDs from the pydantic models
+	@$(BIN)/python -m hawk_api.generate
+
+.PHONY: upgrade
+upgrade: $(STAMP) ## move every locked version to the newest that the ranges in pyproject.toml allow
+	@$(BIN)/python requirements/lock.py --upgrade
+
+.PHONY: clean
+clean: ## remove what the targets made in this clone (shared caches stay)
+	@rm -rf $(VENV) build dist out .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name '__pycache__' -o -name '*.egg-info' -o -name '*.so' | xargs -r rm -rf

@@ -1,0 +1,1 @@
+"""The HawkPool API."""

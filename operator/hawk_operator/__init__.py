@@ -1,0 +1,1 @@
+"""The HawkPool operator and command line."""

@@ -1,0 +1,28 @@
+"""Lock the dependency ranges of pyproject.toml to versions with hashes, and no download address.
+
+`lock.py` re-locks after a change of ranges and moves nothing else; `--upgrade` moves everything.
+runtime.txt is what an image of the operator or the agent installs; dev.txt is what the Makefile installs.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+LOCKS = {
+    "runtime.txt": ["--extra", "all"],
+    "dev.txt": ["--all-extras", "--group", "dev"],
+}
+
+
+def main(arguments: list[str]) -> None:
+    """Write every lock file."""
+    for name, selection in LOCKS.items():
+        command = [sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", *selection, *arguments]
+        command += ["--universal", "--python-version", "3.11", "--generate-hashes"]
+        command += ["--no-header", "--no-annotate", "--quiet", "--output-file", str(HERE / name)]
+        subprocess.run(command, cwd=HERE.parent, check=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

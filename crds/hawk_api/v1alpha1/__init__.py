@@ -1,0 +1,107 @@
+"""The kinds of hawkpool.dev/v1alpha1."""
+
+from hawk_api.v1alpha1.acceleratorclass import AcceleratorClass, AcceleratorClassSpec
+from hawk_api.v1alpha1.enums import (
+    AttentionKind,
+    DataType,
+    Engine,
+    Fallback,
+    LayoutPreset,
+    OnFailure,
+    Precision,
+    Registration,
+    Role,
+    ScalingMode,
+    Verify,
+)
+from hawk_api.v1alpha1.group import (
+    GroupSpec,
+    KvLayout,
+    Parallelism,
+    PodTemplate,
+    Replicas,
+    Rollout,
+    ScaleTargetRef,
+)
+from hawk_api.v1alpha1.hawknode import (
+    HawkNode,
+    HawkNodeSpec,
+    HawkNodeStatus,
+    LinkProblem,
+    Links,
+    Peer,
+    Rail,
+    Region,
+)
+from hawk_api.v1alpha1.hawkpool import HawkPool, HawkPoolSpec, HawkPoolStatus
+from hawk_api.v1alpha1.model import ConfigMapKey, GeometrySpec, ModelSpec
+from hawk_api.v1alpha1.scaling import (
+    Behavior,
+    Budget,
+    DrainSpec,
+    Objective,
+    Objectives,
+    PrometheusSpec,
+    Queries,
+    RatioBounds,
+    ScalingDirection,
+    ScalingSpec,
+    TrafficSpec,
+    TransferSpec,
+)
+from hawk_api.v1alpha1.status import DecisionRecord, GroupStatus
+
+KINDS = (HawkPool, HawkNode, AcceleratorClass)
+"""Every kind of this version."""
+
+__all__ = [
+    "KINDS",
+    "AcceleratorClass",
+    "AcceleratorClassSpec",
+    "AttentionKind",
+    "Behavior",
+    "Budget",
+    "ConfigMapKey",
+    "DataType",
+    "DecisionRecord",
+    "DrainSpec",
+    "Engine",
+    "Fallback",
+    "GeometrySpec",
+    "GroupSpec",
+    "GroupStatus",
+    "HawkNode",
+    "HawkNodeSpec",
+    "HawkNodeStatus",
+    "HawkPool",
+    "HawkPoolSpec",
+    "HawkPoolStatus",
+    "KvLayout",
+    "LayoutPreset",
+    "LinkProblem",
+    "Links",
+    "ModelSpec",
+    "Objective",
+    "Objectives",
+    "OnFailure",
+    "Parallelism",
+    "Peer",
+    "PodTemplate",
+    "Precision",
+    "PrometheusSpec",
+    "Queries",
+    "Rail",
+    "RatioBounds",
+    "Region",
+    "Registration",
+    "Replicas",
+    "Role",
+    "Rollout",
+    "ScaleTargetRef",
+    "ScalingDirection",
+    "ScalingMode",
+    "ScalingSpec",
+    "TrafficSpec",
+    "TransferSpec",
+    "Verify",
+]

@@ -1,0 +1,96 @@
+"""AcceleratorClass: what one device of a kind is. Unknown stays unset, it is never 0."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import ConfigDict, Field
+
+from hawk_api.base import DNS_SUBDOMAIN, Column, KindInfo, Model, Resource, rule, rules
+from hawk_api.duration import Duration
+from hawk_api.quantity import Quantity
+from hawk_api.v1alpha1.enums import LayoutPreset, Precision, Registration, Role
+
+
+class AcceleratorClassSpec(Model):
+    """One device."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "!has(self.flops) || self.flops.all(p, p in "
+                "['float32', 'tfloat32', 'float16', 'bfloat16', 'float8', 'float4', 'int8', 'int4'])",
+                "flops has an unknown key; use float32, tfloat32, float16, bfloat16, float8, float4, int8, int4",
+                ".flops",
+            ),
+            *(
+                rule(
+                    f"!has(self.{field}) || (self.{field} != 0 && self.{field} != '0')",
+                    f"{field} can't be 0; leave it out where it isn't known",
+                    f".{field}",
+                )
+                for field in ("memory", "bandwidth", "power", "price", "pricePerHour")
+            ),
+        )
+    )
+
+    description: Annotated[str, Field(max_length=256)] | None = None
+    flops: Annotated[dict[Precision, Quantity], Field(max_length=8)] | None = None
+    """Peak dense operations a second, by number format."""
+    memory: Quantity | None = None
+    """Bytes that hold weights and KV."""
+    bandwidth: Quantity | None = None
+    """Bytes a second between that memory and the compute units."""
+    power: Quantity | None = None
+    """Watts at full load."""
+    price: Quantity | None = None
+    """US dollars to buy one."""
+    price_per_hour: Quantity | None = None
+    """US dollars an hour to rent one."""
+    resource_name: (
+        Annotated[str, Field(min_length=1, max_length=317, pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$")] | None
+    ) = None
+    """Extended resource that a pod asks for, such as nvidia.com/gpu."""
+    device_class_name: Annotated[str, Field(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)] | None = (
+        None
+    )
+    """DeviceClass of resource claims, where devices are claimed and not counted."""
+    roles: Annotated[
+        tuple[Role, ...], Field(max_length=3, json_schema_extra={"x-kubernetes-list-type": "set"})
+    ] = (
+        Role.PREFILL,
+        Role.DECODE,
+        Role.BOTH,
+    )
+    """Roles that the device can take."""
+    native_tile: LayoutPreset | None = None
+    """Layout that its matrix units read best."""
+    registration: Annotated[
+        tuple[Registration, ...], Field(max_length=3, json_schema_extra={"x-kubernetes-list-type": "set"})
+    ] = (Registration.HOST,)
+    """How its memory can be registered, the preferred first."""
+    startup: Duration | None = None
+    """Time from a pod's creation to a ready worker, as a first guess."""
+
+
+class AcceleratorClass(Resource):
+    """What one device of a kind is."""
+
+    kind_info: ClassVar[KindInfo] = KindInfo(
+        kind="AcceleratorClass",
+        plural="acceleratorclasses",
+        singular="acceleratorclass",
+        short_names=("ac",),
+        namespaced=False,
+        has_status=False,
+        columns=(
+            Column(name="Resource", json_path=".spec.resourceName"),
+            Column(name="FP16", json_path=".spec.flops.float16", description="Peak dense FLOP/s"),
+            Column(name="Memory", json_path=".spec.memory", description="Bytes"),
+            Column(name="Bandwidth", json_path=".spec.bandwidth", description="Bytes a second"),
+            Column(name="Power", json_path=".spec.power", description="Watts", priority=1),
+            Column(name="Tile", json_path=".spec.nativeTile"),
+            Column(name="Age", type="date", json_path=".metadata.creationTimestamp"),
+        ),
+    )
+
+    kind: Literal["AcceleratorClass"] = "AcceleratorClass"
+    spec: AcceleratorClassSpec

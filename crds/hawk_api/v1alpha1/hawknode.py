@@ -1,0 +1,166 @@
+"""HawkNode: one agent. The spec is the operator's, the status the agent's."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+
+from hawk_api import addresses
+from hawk_api.base import Column, Int, KindInfo, Model, Name, ReportModel, Resource, Short, list_map
+from hawk_api.conditions import Condition
+from hawk_api.v1alpha1.status import Count
+
+MAX_PEERS = 64
+MAX_REGIONS = 64
+MAX_PROBLEMS = 16
+MAX_RAILS = 16
+
+
+def _check_address(value: str) -> str:
+    addresses.parse(value)
+    return value
+
+
+HostPort = Annotated[
+    str,
+    Field(
+        min_length=3,
+        max_length=addresses.MAX_LENGTH,
+        pattern=r"^(\[[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?\]|[^:\[\]\s]+):[0-9]{1,5}$",
+    ),
+    AfterValidator(_check_address),
+]
+"""host:port, an IPv6 host in brackets."""
+
+Epoch = Annotated[str, Field(min_length=1, max_length=64)]
+"""The incarnation of an agent: a new one at each start."""
+
+
+class Peer(Model):
+    """An agent to keep a link with."""
+
+    node: Name
+    address: HostPort
+    epoch: Epoch
+
+
+class HawkNodeSpec(Model):
+    """What the operator tells an agent."""
+
+    expected_epoch: Annotated[str, Field(max_length=64)] | None = None
+    """The incarnation that the operator's peers were computed for."""
+    peers: Annotated[tuple[Peer, ...], Field(max_length=MAX_PEERS, json_schema_extra=list_map("node"))] = ()
+    """Agents to keep links with."""
+    trust_bundle: Annotated[str, Field(max_length=16384)] | None = None
+    """PEM certificates of the signer that peers are trusted by."""
+
+
+class Region(ReportModel):
+    """Memory that an engine registered for a worker's KV cache."""
+
+    pool: Annotated[str, Field(min_length=1, max_length=317)]
+    """namespace/name of the pool."""
+    group: Annotated[str, Field(min_length=1, max_length=63)]
+    worker: Annotated[str, Field(min_length=1, max_length=253)]
+    """The engine's pod or process."""
+    name: Annotated[str, Field(max_length=63)] | None = None
+    """The region's name, where a worker has several."""
+    layout: Annotated[str, Field(max_length=128)]
+    """Fingerprint of the layout."""
+    bytes: Annotated[Int, Field(ge=0)]
+    epoch: Epoch
+    """The incarnation of the worker."""
+
+
+class LinkProblem(ReportModel):
+    """Why a link isn't verified."""
+
+    peer: Name
+    reason: Annotated[str, Field(min_length=1, max_length=128)]
+    message: Short = ""
+
+
+class Links(ReportModel):
+    """Links by state, and the first problems."""
+
+    up: Count = 0
+    """Links with a live connection."""
+    down: Count = 0
+    """Links without one."""
+    verified: Count = 0
+    """Links whose canary transfer arrived right."""
+    problems: Annotated[
+        tuple[LinkProblem, ...], Field(max_length=MAX_PROBLEMS, json_schema_extra=list_map("peer"))
+    ] = ()
+
+
+class Rail(ReportModel):
+    """A port that transfers can use."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    transport: Annotated[str, Field(max_length=32)]
+    address: Annotated[str, Field(max_length=320)] | None = None
+    gid: Annotated[str, Field(max_length=64)] | None = None
+    mtu: Annotated[Int, Field(ge=0, le=65_535)] | None = None
+    max_sge: Count | None = None
+    max_wr: Count | None = None
+    max_message_bytes: Annotated[Int, Field(ge=0)] | None = None
+
+
+class HawkNodeStatus(ReportModel):
+    """What an agent reports. It changes only when something changed: rates and times are metrics."""
+
+    epoch: Annotated[str, Field(max_length=64)] | None = None
+    """This incarnation of the agent."""
+    version: Annotated[str, Field(max_length=64)] | None = None
+    """The agent's release."""
+    protocol: Annotated[Int, Field(ge=0, le=65_535)] | None = None
+    """The protocol that it speaks with peers."""
+    address: Annotated[str, Field(max_length=addresses.MAX_LENGTH)] | None = None
+    """Where peers reach it."""
+    host_id: Annotated[str, Field(max_length=128)] | None = None
+    """The machine, so that agents on one machine share memory."""
+    regions: Annotated[tuple[Region, ...], Field(max_length=MAX_REGIONS)] = ()
+    """Registered memory."""
+    region_count: Count | None = None
+    """Regions in all, more than are listed where there are more than the list holds."""
+    links: Links = Links()
+    rails: Annotated[tuple[Rail, ...], Field(max_length=MAX_RAILS, json_schema_extra=list_map("name"))] = ()
+    verified_peers: Annotated[
+        tuple[Name, ...], Field(max_length=MAX_PEERS, json_schema_extra={"x-kubernetes-list-type": "set"})
+    ] = ()
+    """Peers whose link is verified."""
+    conditions: Annotated[
+        tuple[Condition, ...], Field(max_length=16, json_schema_extra=list_map("type"))
+    ] = ()
+
+
+class HawkNode(Resource):
+    """One agent on one node."""
+
+    kind_info: ClassVar[KindInfo] = KindInfo(
+        kind="HawkNode",
+        plural="hawknodes",
+        singular="hawknode",
+        short_names=("hn",),
+        namespaced=False,
+        columns=(
+            Column(name="Ready", json_path='.status.conditions[?(@.type=="Ready")].status'),
+            Column(
+                name="Verified",
+                type="integer",
+                json_path=".status.links.verified",
+                description="Proved links",
+            ),
+            Column(
+                name="Down", type="integer", json_path=".status.links.down", description="Links that are down"
+            ),
+            Column(name="Address", json_path=".status.address", priority=1),
+            Column(name="Epoch", json_path=".status.epoch", priority=1),
+            Column(name="Version", json_path=".status.version"),
+            Column(name="Age", type="date", json_path=".metadata.creationTimestamp"),
+        ),
+    )
+
+    kind: Literal["HawkNode"] = "HawkNode"
+    spec: HawkNodeSpec = HawkNodeSpec()
+    status: HawkNodeStatus = HawkNodeStatus()

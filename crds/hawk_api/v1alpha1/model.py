@@ -1,0 +1,128 @@
+"""Which model a pool serves: a preset, explicit geometry, or a config.json in a ConfigMap."""
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from hawk_api.base import DNS_SUBDOMAIN, Bool, Int, Model, rule, rules
+from hawk_api.quantity import Quantity
+from hawk_api.v1alpha1.enums import AttentionKind, DataType
+
+Count = Annotated[Int, Field(ge=1, le=1_048_576)]
+
+
+class GeometrySpec(Model):
+    """The shape of a decoder-only transformer, as far as memory and arithmetic depend on it."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "self.attention == 'MLA' || (has(self.kvHeads) && has(self.headDim))",
+                "kvHeads and headDim are needed unless attention is MLA; add both",
+            ),
+            rule(
+                "!has(self.kvHeads) || self.queryHeads % self.kvHeads == 0",
+                "queryHeads must be a multiple of kvHeads; correct one of the two",
+                ".kvHeads",
+            ),
+            rule(
+                "self.attention != 'MLA' || has(self.latentRank)",
+                "attention MLA needs latentRank (kv_lora_rank in config.json); add it",
+                ".latentRank",
+            ),
+            rule(
+                "self.attention != 'Sliding' || has(self.window)",
+                "attention Sliding needs window (tokens); add it",
+                ".window",
+            ),
+            rule(
+                "self.attention != 'Linear' || has(self.stateBytes)",
+                "attention Linear needs stateBytes (state of one layer and sequence); add it",
+                ".stateBytes",
+            ),
+            rule(
+                "self.attention != 'Hybrid' || "
+                "(has(self.globalEvery) && (has(self.window) != has(self.stateBytes)))",
+                "attention Hybrid needs globalEvery, and either window or stateBytes for the other layers",
+                ".globalEvery",
+            ),
+            rule(
+                "has(self.experts) == has(self.expertsPerToken)",
+                "experts and expertsPerToken belong together; give both or neither",
+                ".experts",
+            ),
+            rule(
+                "!has(self.experts) || !has(self.expertsPerToken) || self.expertsPerToken <= self.experts",
+                "expertsPerToken must be at most experts; lower it",
+                ".expertsPerToken",
+            ),
+        )
+    )
+
+    attention: AttentionKind = AttentionKind.FULL
+    """How layers retain the past."""
+    layers: Annotated[Int, Field(ge=1, le=1024)]
+    """Transformer layers."""
+    query_heads: Annotated[Int, Field(ge=1, le=1024)]
+    """Query heads of the whole model."""
+    kv_heads: Annotated[Int, Field(ge=1, le=1024)] | None = None
+    """Key/value heads of the whole model (equal to queryHeads without grouping)."""
+    head_dim: Annotated[Int, Field(ge=1, le=4096)] | None = None
+    """Elements of one head's key, and of its value."""
+    hidden: Count
+    """Width of the residual stream."""
+    ffn: Count
+    """Inner width of the feed-forward network (of a dense layer)."""
+    vocabulary: Annotated[Int, Field(ge=1, le=16_777_216)]
+    """Tokens in the vocabulary."""
+    tied_embeddings: Bool = False
+    """Whether input and output embeddings are one matrix."""
+    window: Count | None = None
+    """Tokens that a sliding-window layer retains."""
+    global_every: Annotated[Int, Field(ge=1, le=1024)] | None = None
+    """Hybrid: each globalEvery-th layer attends to everything."""
+    latent_rank: Count | None = None
+    """MLA: elements of the compressed latent of a token."""
+    rope_dim: Annotated[Int, Field(ge=0, le=4096)] | None = None
+    """MLA: elements of the rotary key kept beside the latent."""
+    state_bytes: Quantity | None = None
+    """Linear layers: bytes of state of one layer for one sequence."""
+    experts: Annotated[Int, Field(ge=1, le=4096)] | None = None
+    """Mixture of experts: experts of a layer."""
+    experts_per_token: Annotated[Int, Field(ge=1, le=4096)] | None = None
+    """Mixture of experts: experts that one token goes through."""
+    shared_experts: Annotated[Int, Field(ge=0, le=64)] | None = None
+    """Mixture of experts: experts that every token goes through besides."""
+    expert_ffn: Count | None = None
+    """Mixture of experts: inner width of one expert (ffn where absent)."""
+    dense_layers: Annotated[Int, Field(ge=0, le=1024)] | None = None
+    """Mixture of experts: layers that have a dense feed-forward network instead."""
+
+
+class ConfigMapKey(Model):
+    """A key of a ConfigMap in the pool's namespace."""
+
+    name: Annotated[str, Field(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]
+    key: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")] = "config.json"
+
+
+class ModelSpec(Model):
+    """Exactly one of preset, geometry and configMapRef, and the type of the KV cache's elements."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "[has(self.preset), has(self.geometry), has(self.configMapRef)].filter(x, x).size() == 1",
+                "give exactly one of preset, geometry and configMapRef",
+            ),
+        )
+    )
+
+    preset: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    """A model known by name."""
+    geometry: GeometrySpec | None = None
+    """The shape of a model that has no preset."""
+    config_map_ref: ConfigMapKey | None = None
+    """A Hugging Face config.json."""
+    kv_dtype: DataType = DataType.FLOAT16
+    """Element type of the KV cache, the same in every group."""

@@ -1,0 +1,44 @@
+"""What the operator reports about a pool."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from hawk_api.base import Int, ReportModel, Text, Time
+from hawk_api.v1alpha1.enums import Role
+
+Count = Annotated[Int, Field(ge=0, le=2**31 - 1)]
+Value = Annotated[str, Field(max_length=64)]
+
+
+class GroupStatus(ReportModel):
+    """One group, counted."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    role: Role
+    desired: Count = 0
+    """Workers that the last decision wants."""
+    replicas: Count = 0
+    """Workers that exist."""
+    ready: Count = 0
+    """Workers whose pods are ready."""
+    capacity: Count = 0
+    """Ready workers on nodes with a live agent: only these can take transfers."""
+
+
+class DecisionRecord(ReportModel):
+    """One decision with what it was made from."""
+
+    time: Time
+    reason: Annotated[str, Field(min_length=1, max_length=128)]
+    message: Text = ""
+    prefill: Count
+    """Prefill workers wanted."""
+    decode: Count
+    """Decode workers wanted."""
+    replicas: Annotated[dict[str, Count], Field(max_length=16)] = Field(default_factory=dict)
+    """Workers wanted, a group each."""
+    prediction: Annotated[dict[str, Value], Field(max_length=32)] = Field(default_factory=dict)
+    """What the decision expects, such as ttft: 180ms."""
+    inputs: Annotated[dict[str, Value], Field(max_length=32)] = Field(default_factory=dict)
+    """What the decision was made from, such as requestRate: 12.5."""

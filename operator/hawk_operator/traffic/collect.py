@@ -1,0 +1,281 @@
+"""From a Prometheus to a `Window`: never raises, ends within the source's time-out.
+
+Blocking (call it in a thread). One round trip, one more for each custom query, and one more when the
+window holds too few scrapes and has to be widened.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from hawk_operator.traffic import presets
+from hawk_operator.traffic import queries as promql
+from hawk_operator.traffic.client import Prometheus, QueryError, Sample
+from hawk_operator.traffic.distribution import Distribution, from_buckets
+from hawk_operator.traffic.signals import Signal, failed, missing, not_a_number, parse, stale, value
+from hawk_operator.traffic.source import DECODE, PREFILL, GroupTarget, Source, targets_of
+from hawk_operator.traffic.window import SideTraffic, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hawk_api.v1alpha1.scaling import TrafficSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_WIDEN = 4
+_WIDEST = 600.0
+_OLDEST_WINDOWS = 2.0
+"""A newest sample older than this many windows is stale."""
+
+
+def collect(traffic: Source | TrafficSpec, groups: Sequence[GroupTarget], now: float) -> Window:
+    """Look at the traffic of the pods in `groups`; `now` (seconds since the epoch) stamps the window."""
+    source = traffic if isinstance(traffic, Source) else Source.of(traffic)
+    client = Prometheus(source.url, source.timeout)
+    try:
+        window, answers = source.window, _ask(client, source, groups, source.window)
+        if _too_few_samples(answers) and window * _WIDEN <= _WIDEST:
+            window *= _WIDEN
+            answers = _ask(client, source, groups, window)
+        custom = _custom(client, source)
+    except QueryError as error:
+        return Window(
+            now,
+            source.window,
+            error=str(error),
+            answered=error.answered,
+            round_trips=client.round_trips,
+        )
+    finally:
+        client.close()
+    return _Reader(source, groups, window, answers, custom).read(now, client.round_trips)
+
+
+def _ask(
+    client: Prometheus, source: Source, groups: Sequence[GroupTarget], window: float
+) -> dict[str, list[Sample]]:
+    query = promql.build(source, groups, window)
+    if not query:
+        return {}
+    answers: dict[str, list[Sample]] = {}
+    for sample in client.query(query):
+        answers.setdefault(sample.labels.get(promql.TAG, ""), []).append(sample)
+    return answers
+
+
+def _custom(client: Prometheus, source: Source) -> dict[str, list[Sample] | QueryError]:
+    """Ask the user's own queries one by one, so that a wrong one spoils nothing but itself."""
+    found: dict[str, list[Sample] | QueryError] = {}
+    for signal, query in source.queries.items():
+        try:
+            found[signal] = client.query(query)
+        except QueryError as error:
+            found[signal] = error
+    return found
+
+
+def _too_few_samples(answers: Mapping[str, Sequence[Sample]]) -> bool:
+    """Whether series exist (a gauge is looked up further back) but a rate has no two samples to rest on."""
+    counts = [parse(s.text, "samples").otherwise(0.0) for s in answers.get(f"{PREFILL}/samples", ())]
+    return f"{PREFILL}/{presets.RUNNING}" in answers and max(counts, default=0.0) < 2
+
+
+class _Reader:
+    """Reads one set of answers; collects warnings on the way."""
+
+    def __init__(
+        self,
+        source: Source,
+        groups: Sequence[GroupTarget],
+        window: float,
+        answers: Mapping[str, Sequence[Sample]],
+        custom: Mapping[str, list[Sample] | QueryError],
+    ) -> None:
+        self.source = source
+        self.groups = groups
+        self.window = window
+        self.answers = answers
+        self.custom = custom
+        self.warnings: list[str] = []
+
+    def read(self, now: float, round_trips: int) -> Window:
+        if self.window != self.source.window:
+            self.warnings.append(
+                f"window {self.source.window:g} s holds fewer than two scrapes; used {self.window:g} s"
+            )
+        prefill, decode = self._side(PREFILL), self._side(DECODE)
+        return Window(
+            time=now,
+            seconds=self.window,
+            prefill=prefill,
+            decode=decode,
+            burstiness=self._burstiness(),
+            burst_bin=self.window / 2,
+            warnings=tuple(self.warnings),
+            round_trips=round_trips,
+        )
+
+    def _side(self, side: str) -> SideTraffic:
+        old = self._stale(side)
+        pods = self._living(side)
+        gauges = {signal: self._by_pod(side, signal) for signal in presets.GAUGES}
+        by_pod: dict[str, dict[str, float]] = {}
+        for signal, values in gauges.items():
+            for pod, number in values.items():
+                if pod:
+                    by_pod.setdefault(pod, {})[signal] = number
+        silent = 0 if pods is None or not by_pod else len(pods - by_pod.keys())
+        if silent:
+            self.warnings.append(f"{side}: {silent} of {len(pods or ())} pods give no metrics")
+        return SideTraffic(
+            arrivals=self._number(side, presets.ARRIVALS, old),
+            prompt=self._histogram(side, presets.PROMPT, old),
+            output=self._histogram(side, presets.OUTPUT, old),
+            ttft=self._histogram(side, presets.TTFT, old),
+            itl=self._histogram(side, presets.ITL, old),
+            prefill_time=self._histogram(side, presets.PREFILL_TIME, old),
+            running=self._total(side, presets.RUNNING, gauges, old),
+            waiting=self._total(side, presets.WAITING, gauges, old),
+            waiting_growth=self._number(side, "waiting_growth", old, signed=True),
+            kv_usage=self._usage(side, gauges[presets.KV_USAGE], old),
+            living=None if pods is None else len(pods),
+            silent=silent,
+            by_pod=by_pod,
+        )
+
+    def _living(self, side: str) -> set[str] | None:
+        groups = targets_of(side, self.groups)
+        if any(group.pods is None for group in groups):
+            return None
+        return {pod for group in groups for pod in group.pods or ()}
+
+    def _stale(self, side: str) -> str:
+        ages = [parse(s.text, "age").otherwise(0.0) for s in self.answers.get(f"{side}/age", ())]
+        if ages and min(ages) > _OLDEST_WINDOWS * self.window:
+            return f"the newest sample is {min(ages):.0f} s old"
+        return ""
+
+    def _samples(self, side: str, signal: str, part: str = "") -> list[Sample] | Signal[float]:
+        """The samples of a signal, or why there are none."""
+        if signal in self.custom:
+            found = self.custom[signal]
+            if isinstance(found, QueryError):
+                return failed(f"query {signal}: {found}")
+            return found or missing(f"the query {signal!r} gave no series")
+        found = list(self.answers.get(f"{side}/{signal}{part}", ()))
+        return found or missing(self._tried(side, signal))
+
+    def _tried(self, side: str, signal: str) -> str:
+        names = self.source.names.get(signal, ())
+        if self._living(side) == set():
+            return f"no pod of a {side} group is alive"
+        if not names:
+            return f"{self.source.engine} has no metric for {signal}"
+        return f"no series of {' or '.join(names)} in {self.window:g} s"
+
+    def _number(self, side: str, signal: str, old: str, *, signed: bool = False) -> Signal[float]:
+        found = self._samples(side, signal)
+        if isinstance(found, Signal):
+            return found
+        if old and signal not in self.custom:
+            return stale(f"{signal}: {old}")
+        total = 0.0
+        for sample in found:
+            read = parse(sample.text, signal)
+            if not read.known:
+                return read
+            total += read.get()
+        if total < 0 and not signed:
+            return not_a_number(f"{signal}: {total:g} is negative")
+        return value(total)
+
+    def _histogram(self, side: str, signal: str, old: str) -> Signal[Distribution]:
+        if signal not in self.custom and not self._asked(side, signal):
+            return missing("not asked for")
+        found = self._samples(side, signal, "/bucket")
+        if isinstance(found, Signal):
+            return found.without_value()
+        if old and signal not in self.custom:
+            return stale(f"{signal}: {old}")
+        buckets: dict[float, float] = {}
+        for sample in found:
+            read = parse(sample.text, signal)
+            if not read.known:
+                return read.without_value()
+            edge = _edge(sample.labels.get("le"))
+            if edge is None:  # a custom query for a plain number: every request is alike
+                return value(Distribution(((read.get(), 1.0),), ((read.get(), read.get()),)))
+            buckets[edge] = buckets.get(edge, 0.0) + read.get()
+        made = from_buckets(buckets, self._mean(side, signal))
+        return not_a_number(f"{signal}: nothing was counted in the window") if made is None else value(made)
+
+    def _asked(self, side: str, signal: str) -> bool:
+        return signal in promql.HISTOGRAMS[side]
+
+    def _mean(self, side: str, signal: str) -> float | None:
+        read = []
+        for part in ("/sum", "/count"):
+            samples = self.answers.get(f"{side}/{signal}{part}", ())
+            read.append(sum(parse(s.text, signal).otherwise(0.0) for s in samples))
+        total, count = read
+        return total / count if count > 0 and total > 0 else None
+
+    def _by_pod(self, side: str, signal: str) -> dict[str, float]:
+        found = self._samples(side, signal)
+        if isinstance(found, Signal):
+            return {}
+        values: dict[str, float] = {}
+        for sample in found:
+            read = parse(sample.text, signal)
+            if read.known:
+                values[sample.labels.get("pod", "")] = read.get()
+        return values
+
+    def _total(
+        self, side: str, signal: str, gauges: Mapping[str, Mapping[str, float]], old: str
+    ) -> Signal[float]:
+        values = gauges[signal]
+        if not values:
+            return self._number(side, signal, old)
+        return stale(f"{signal}: {old}") if old else value(math.fsum(values.values()))
+
+    def _usage(self, side: str, values: Mapping[str, float], old: str) -> Signal[float]:
+        if not values:
+            return self._number(side, presets.KV_USAGE, old)
+        if old:
+            return stale(f"{presets.KV_USAGE}: {old}")
+        fullest = max(values.values())
+        if fullest > 1.0 + 1e-9:
+            self.warnings.append(
+                f"{side}: {presets.KV_USAGE} of {fullest:g} is above 1; read as a percentage"
+            )
+            fullest /= 100.0
+        return value(fullest)
+
+    def _burstiness(self) -> Signal[float]:
+        read = {}
+        for part in ("variance", "mean", "bins"):
+            samples = self.answers.get(f"burst/{part}", ())
+            if not samples:
+                return missing("no history of arrivals")
+            number = parse(samples[0].text, f"burst {part}")
+            if not number.known:
+                return number
+            read[part] = number.get()
+        if read["bins"] < 4:
+            return missing(f"only {read['bins']:g} bins of history")
+        if read["mean"] <= 0:
+            return not_a_number("no arrivals in the history")
+        return value(read["variance"] / read["mean"])
+
+
+def _edge(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,110 @@
+"""PromQL for one window, as one query: every part carries a `hawk_signal` label and is joined by `or`.
+
+One round trip a window matters: an operator with a thousand pools asks every few seconds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hawk_operator.traffic import presets
+from hawk_operator.traffic.source import DECODE, PREFILL, GroupTarget, Source, matchers, targets_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+TAG = "hawk_signal"
+BINS = 20
+"""Bins of half a window each, over which burstiness is measured."""
+
+HISTOGRAMS = {
+    PREFILL: (presets.PROMPT, presets.TTFT, presets.PREFILL_TIME),
+    DECODE: (presets.OUTPUT, presets.ITL, presets.TTFT),
+}
+"""The histograms that each side is asked for."""
+
+
+def build(source: Source, groups: Sequence[GroupTarget], window: float) -> str:
+    """Return the query for both sides; custom signals are left out (they are asked one by one)."""
+    parts: list[str] = []
+    for side in (PREFILL, DECODE):
+        found = matchers(source, targets_of(side, groups))
+        if found:
+            parts += _side(source, side, found, duration(window))
+            if side == PREFILL:
+                parts += _burstiness(source, found, window)
+    return "\nor ".join(parts)
+
+
+def _side(source: Source, side: str, found: Sequence[str], window: str) -> Iterable[str]:
+    for signal in HISTOGRAMS[side]:
+        names = source.names[signal]
+        if names and signal not in source.queries:
+            yield from _histogram(side, signal, names, found, window)
+    arrivals = source.names[presets.ARRIVALS]
+    if presets.ARRIVALS not in source.queries:
+        yield tag(f"{side}/{presets.ARRIVALS}", f"sum({_ranged('rate', arrivals, found, window)})")
+    yield from _gauges(source, side, found, window)
+
+
+def _histogram(
+    side: str, signal: str, names: Sequence[str], found: Sequence[str], window: str
+) -> Iterable[str]:
+    for suffix, by in (("bucket", "by (le) "), ("sum", ""), ("count", "")):
+        series = _ranged("rate", [f"{name}_{suffix}" for name in names], found, window)
+        yield tag(f"{side}/{signal}/{suffix}", f"sum {by}({series})")
+
+
+def _gauges(source: Source, side: str, found: Sequence[str], window: str) -> Iterable[str]:
+    for signal in presets.GAUGES:
+        names = source.names[signal]
+        if names and signal not in source.queries:
+            fold = "max" if signal == presets.KV_USAGE else "sum"
+            yield tag(f"{side}/{signal}", f"{fold} by (pod) ({_instant(names, found)})")
+    if presets.WAITING not in source.queries:
+        growth = _ranged("deriv", source.names[presets.WAITING], found, window)
+        yield tag(f"{side}/waiting_growth", f"sum({growth})")
+    running = source.names[presets.RUNNING]
+    counted = _ranged("count_over_time", running, found, window)
+    yield tag(f"{side}/samples", f"max({counted})")
+    stamps = _prefer([_union([f"timestamp({name}{match})" for match in found]) for name in running])
+    yield tag(f"{side}/age", f"time() - max({stamps})")
+
+
+def _burstiness(source: Source, found: Sequence[str], window: float) -> Iterable[str]:
+    if presets.ARRIVALS in source.queries:
+        return
+    width, span = duration(window / 2), duration(window / 2 * BINS)
+    counts = f"sum({_ranged('increase', source.names[presets.ARRIVALS], found, width)})"
+    for name, function in (("variance", "stdvar"), ("mean", "avg"), ("bins", "count")):
+        yield tag(f"burst/{name}", f"{function}_over_time(({counts})[{span}:{width}])")
+
+
+def duration(seconds: float) -> str:
+    """Spell seconds as PromQL does: whole milliseconds."""
+    return f"{round(seconds * 1000)}ms"
+
+
+def tag(name: str, expression: str) -> str:
+    """Mark what an expression answers, so that the parts of one answer can be told apart."""
+    return f'label_replace({expression}, "{TAG}", "{name}", "", "")'
+
+
+def _ranged(function: str, names: Sequence[str], found: Sequence[str], window: str) -> str:
+    return _prefer([_union([f"{function}({name}{match}[{window}])" for match in found]) for name in names])
+
+
+def _instant(names: Sequence[str], found: Sequence[str]) -> str:
+    return _prefer([_union([f"{name}{match}" for match in found]) for name in names])
+
+
+def _union(parts: Sequence[str]) -> str:
+    return " or ".join(parts)
+
+
+def _prefer(alternatives: Sequence[str]) -> str:
+    """The first name a pod exports; later names count only for pods that lack the earlier ones."""
+    chosen = alternatives[0]
+    for other in alternatives[1:]:
+        chosen = f"({chosen}) or (({other}) unless on (pod, instance) ({chosen}))"
+    return chosen

@@ -18,7 +18,7 @@ class AcceleratorClassSpec(Model):
             rule(
                 "!has(self.flops) || self.flops.all(p, p in "
                 "['float32', 'tfloat32', 'float16', 'bfloat16', 'float8', 'float4', 'int8', 'int4'])",
-                "flops has an unknown key; use float32, tfloat32, float16, bfloat16, float8, float4, int8, int4",
+                "unknown key; use float32, tfloat32, float16, bfloat16, float8, float4, int8 or int4",
                 ".flops",
             ),
             *(

@@ -1,0 +1,1 @@
+"""Whether splitting inference over unlike devices pays: arithmetic, plans, and the condition on a pool."""

@@ -1,0 +1,59 @@
+"""What every figure of the planner demands of its inputs, and the one error it answers with.
+
+A number that can't be right is refused where it enters, by name:
+a planner that silently replaced a zero bandwidth or an unknown price
+would print a verdict nobody asked for.
+"""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["InputError", "MissingInputError", "at_least", "gbps", "positive", "share", "whole"]
+
+
+class InputError(ValueError):
+    """An input that no figure can be computed from: the field, what is wrong, and what to do."""
+
+    def __init__(self, field: str, problem: str, remedy: str) -> None:
+        super().__init__(f"{field}: {problem}; {remedy}")
+        self.field = field
+        self.problem = problem
+        self.remedy = remedy
+
+
+class MissingInputError(InputError):
+    """An input that is not known, as against one that is wrong: the verdict is Unknown, not False."""
+
+
+def positive(field: str, value: float) -> float:
+    """Return `value` when it is finite and above 0."""
+    if not math.isfinite(value) or value <= 0:
+        raise InputError(field, f"{value:g} is not above 0", "give a positive number")
+    return value
+
+
+def at_least(field: str, value: float, least: float = 0.0) -> float:
+    """Return `value` when it is finite and not below `least`."""
+    if not math.isfinite(value) or value < least:
+        raise InputError(field, f"{value:g} is below {least:g}", f"give a number of {least:g} or more")
+    return value
+
+
+def share(field: str, value: float) -> float:
+    """Return `value` when it is a share, 0 to 1."""
+    if not math.isfinite(value) or not 0 <= value <= 1:
+        raise InputError(field, f"{value:g} is not a share", "give a number from 0 to 1 (0.5 is half)")
+    return value
+
+
+def whole(field: str, value: float, least: int = 1) -> int:
+    """Return `value` as an int when it is a whole number not below `least`."""
+    if not math.isfinite(value) or value != int(value) or value < least:
+        raise InputError(field, f"{value:g} is not a whole number of {least} or more", "give a count")
+    return int(value)
+
+
+def gbps(field: str, value: float) -> float:
+    """Return bytes a second for a link given in Gb/s (10^9 bits a second): 200 Gb/s is 25 GB/s."""
+    return positive(field, value) * 1e9 / 8

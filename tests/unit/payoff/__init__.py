@@ -1,0 +1,1 @@
+"""Figures of the planner: golden values, independent recomputation, and properties."""

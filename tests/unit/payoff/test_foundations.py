@@ -1,0 +1,116 @@
+"""Roofline, queueing and money: the small laws under every plan."""
+
+from __future__ import annotations
+
+import heapq
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hawk_operator.payoff import economics
+from hawk_operator.payoff.checks import InputError
+from hawk_operator.payoff.fits import distserve_opt13b_a100_prefill_ms
+from hawk_operator.payoff.queueing import mean_wait, wait_quantile
+from hawk_operator.payoff.roofline import Machine, Work, attainable_flops, mfu_limit, run_time, time_and_bound
+
+H100 = Machine(989e12, 3.35e12)
+TARIFF = economics.Tariff(years=4, usd_per_kwh=0.1, power_usage_effectiveness=1.3)
+
+
+@pytest.mark.parametrize(("tokens", "milliseconds"), [(128, 32.264), (512, 73.149), (2048, 257.692)])
+def test_distserve_fit(tokens: int, milliseconds: float) -> None:
+    assert distserve_opt13b_a100_prefill_ms([tokens]) == pytest.approx(milliseconds, abs=5e-4)
+
+
+def test_distserve_fit_of_a_batch_over_stages() -> None:
+    alone = distserve_opt13b_a100_prefill_ms([100, 200])
+    assert distserve_opt13b_a100_prefill_ms([100, 200], pipeline=2) == pytest.approx((alone - 1) / 2 + 2)
+    with pytest.raises(InputError, match="prompt tokens"):
+        distserve_opt13b_a100_prefill_ms([])
+
+
+def test_roofline_of_the_two_devices() -> None:
+    assert H100.ridge == pytest.approx(295.2, abs=0.1)
+    assert mfu_limit(2.4, H100) == pytest.approx(0.00813, abs=5e-5)
+    assert mfu_limit(2.4, Machine(180e12, 1.8e12)) == pytest.approx(0.024)
+    assert attainable_flops(1e4, H100) == 989e12
+
+
+@given(st.floats(1e6, 1e18), st.floats(1e3, 1e15), st.floats(0.01, 1), st.floats(0.01, 1))
+def test_run_time_is_the_slower_of_both(flops: float, nbytes: float, mfu: float, mbu: float) -> None:
+    seconds, bound = time_and_bound(Work(flops, nbytes), Machine(1e15, 1e12, mfu, mbu))
+    arithmetic, reading = flops / mfu / 1e15, nbytes / mbu / 1e12
+    assert seconds == pytest.approx(max(arithmetic, reading))
+    assert (arithmetic if bound == "compute" else reading) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("machine", [Machine(0, 1), Machine(1, 0), Machine(1, 1, 0, 1), Machine(1, 1, 1, 0)])
+def test_a_machine_without_rates_is_refused(machine: Machine) -> None:
+    with pytest.raises(InputError):
+        run_time(Work(1, 1), machine)
+
+
+def waits(rate: float, service: float, servers: int, requests: int, seed: int) -> list[float]:
+    """A simulated first-come first-served queue with Poisson arrivals and equal service times."""
+    dice, clock = random.Random(seed), 0.0
+    free = [0.0] * servers
+    found = []
+    for _ in range(requests):
+        clock += dice.expovariate(rate)
+        start = max(clock, heapq.heappop(free))
+        found.append(start - clock)
+        heapq.heappush(free, start + service)
+    return sorted(found[requests // 10 :])
+
+
+@pytest.mark.parametrize(("servers", "load"), [(1, 0.5), (1, 0.8), (4, 0.8), (8, 0.9)])
+def test_waits_are_those_of_a_simulated_queue(servers: int, load: float) -> None:
+    rate = load * servers
+    found = waits(rate, 1.0, servers, 200_000, seed=servers)
+    mean, p95 = sum(found) / len(found), found[int(0.95 * len(found))]
+    assert mean_wait(rate, 1.0, servers) == pytest.approx(mean, rel=0.12)
+    assert wait_quantile(95, rate, 1.0, servers) == pytest.approx(p95, rel=0.2)
+
+
+@given(st.floats(0.05, 0.95), st.integers(1, 32), st.floats(1, 8))
+def test_directions_of_a_queue(load: float, servers: int, dispersion: float) -> None:
+    """Burstier arrivals wait longer, more servers less, and an overloaded queue for ever."""
+    rate = load * servers
+    assert mean_wait(rate, 1, servers, dispersion=dispersion) >= mean_wait(rate, 1, servers)
+    assert mean_wait(rate, 1, servers + 1) <= mean_wait(rate, 1, servers)
+    assert mean_wait(servers, 1, servers) == float("inf")
+    assert wait_quantile(99, rate, 1, servers) >= wait_quantile(90, rate, 1, servers)
+
+
+def test_percentiles_are_between_0_and_100() -> None:
+    with pytest.raises(InputError, match="percentile"):
+        wait_quantile(100, 1, 0.5, 1)
+
+
+def test_hourly_cost_of_a_purchase() -> None:
+    """32,000 USD over 4 years and 700 W at 0.10 USD with 30% overhead, by hand."""
+    cost = economics.hourly_cost_usd(watts=700, price_usd=32000, price_per_hour_usd=None, tariff=TARIFF)
+    assert cost == pytest.approx(32000 / (4 * 365.25 * 24) + 0.7 * 1.3 * 0.1)
+
+
+def test_an_hourly_price_includes_everything_and_an_unknown_price_stays_unknown() -> None:
+    def cost(**known: float | None) -> float | None:
+        base: dict[str, float | None] = {"watts": None, "price_usd": None, "price_per_hour_usd": None}
+        return economics.hourly_cost_usd(**{**base, **known}, tariff=TARIFF)
+
+    assert cost(price_per_hour_usd=2.5, price_usd=1e6, watts=700) == 2.5
+    assert cost(price_usd=32000) is None
+    assert cost(watts=700) is None
+    assert cost(price_per_hour_usd=0) == 0
+
+
+@given(st.floats(1, 1e5), st.floats(0.1, 1e6))
+def test_twice_the_tokens_halve_cost_and_energy(amount: float, rate: float) -> None:
+    assert economics.usd_per_million_tokens(amount, 2 * rate) == pytest.approx(
+        economics.usd_per_million_tokens(amount, rate) / 2
+    )
+    assert economics.joules_per_token(amount, 2 * rate) == pytest.approx(
+        economics.joules_per_token(amount, rate) / 2
+    )

@@ -33,6 +33,17 @@ class Reason(StrEnum):
         "See the condition that the message names.",
     )
 
+    RECONCILE_FAILED = (
+        "ReconcileFailed",
+        "The operator met an error of its own with this pool; other pools are not affected.",
+        "See the operator's log; it tries again by itself, ever more slowly.",
+    )
+    SCHEMA_OUTDATED = (
+        "SchemaOutdated",
+        "The cluster serves an older schema of HawkPool than the operator needs, so limits may be dropped silently.",
+        "Apply the CRDs of this release; until then nothing is scaled up.",
+    )
+
     # The spec
     INVALID_SPEC = (
         "InvalidSpec",
@@ -65,6 +76,11 @@ class Reason(StrEnum):
         "ChildConflict",
         "An object with the child's name exists and belongs to something else.",
         "Rename the group or the other object.",
+    )
+    CONFLICTED = (
+        "Conflicted",
+        "Something else scales a group's workload too: another pool, an autoscaler, or a ScaledObject.",
+        "Remove the other scaler, or take the group out of this pool; until then its replicas are left alone.",
     )
     SCALE_TARGET_MISSING = (
         "ScaleTargetMissing",

@@ -1,0 +1,84 @@
+"""Buffers and block tables, checked before a program may touch them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hawk_agent.layouts.errors import LayoutError
+from hawk_agent.layouts.layout import Layout
+
+Bytes = npt.NDArray[np.uint8]
+Table = npt.NDArray[np.int64]
+Blocks = Sequence[int] | npt.NDArray[np.integer[Any]] | None
+
+_NO_TABLE = np.zeros(0, np.int64)
+
+
+def as_bytes(name: str, buffer: object, need: int, *, writable: bool) -> Bytes:
+    """A flat byte view of a buffer of at least `need` bytes.
+
+    Raises:
+        LayoutError: not a contiguous buffer, read-only where it must be written, or too small.
+    """
+    try:
+        view = memoryview(buffer)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise LayoutError(
+            f"{name}: {type(buffer).__name__} isn't a buffer; give a memoryview, an mmap or a numpy array"
+        ) from error
+    if not view.c_contiguous:
+        raise LayoutError(f"{name}: the buffer has gaps; give all of its memory and a layout with strides")
+    if writable and view.readonly:
+        raise LayoutError(f"{name}: the buffer is read-only; give a writable one")
+    if view.nbytes < need:
+        raise LayoutError(f"{name}: {view.nbytes} bytes, but its layout needs {need}; give a larger buffer")
+    return np.frombuffer(view, np.uint8)
+
+
+def refuse_overlap(source: Bytes, destination: Bytes) -> None:
+    """Refuse two buffers that share memory in this process: the copy would read what it wrote."""
+    if source.size and destination.size and np.may_share_memory(source, destination):
+        raise LayoutError("destination: it overlaps the source in memory; translate into a buffer of its own")
+
+
+def as_table(name: str, layout: Layout, blocks: Blocks, *, unique: bool) -> Table:
+    """A private copy of a block table, checked against the pool and the window of its layout.
+
+    A private copy, because the caller's may change (it may lie in shared memory) after the check.
+
+    Raises:
+        LayoutError: missing or superfluous, too short, an entry outside the pool, or, where
+            `unique`, two entries in the window that name one page.
+    """
+    digit = layout.table
+    if digit is None:
+        if blocks is not None:
+            raise LayoutError(f"{name}: given, but {str(layout.notation)!r} indexes no axis; leave it out")
+        return _NO_TABLE
+    if blocks is None:
+        raise LayoutError(f"{name}: missing; {str(layout.notation)!r} needs a block table")
+    table = np.array(blocks, dtype=np.int64, copy=True).reshape(-1)
+    first, stop = window(layout)
+    if table.size < stop:
+        raise LayoutError(f"{name}: {table.size} entries, but {stop} are needed; give a block for each page")
+    used = table[first:stop]
+    if used.size and (int(used.min()) < 0 or int(used.max()) >= digit.size):
+        bad = int(used.min()) if int(used.min()) < 0 else int(used.max())
+        raise LayoutError(f"{name}: block {bad} is outside the pool of {digit.size}; is the table stale?")
+    if unique and np.unique(used).size != used.size:
+        raise LayoutError(f"{name}: a block stands twice and would be written twice; give each page its own")
+    return table
+
+
+def window(layout: Layout) -> tuple[int, int]:
+    """The block-table entries [first, stop) that a layout's window touches."""
+    digit = layout.table
+    extent = layout.extent(digit.axis) if digit else None
+    if digit is None or extent is None or extent.count == 0:
+        return 0, 0
+    every = 1
+    for finer in layout.levels(digit.axis)[:-1]:
+        every *= finer.size
+    return extent.start // every, -(-extent.stop // every)

@@ -1,0 +1,163 @@
+"""The nest: a compiled pair of layouts, and everything that can be done with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+from hawk_agent.layouts import coverage, engines, stream
+from hawk_agent.layouts.buffers import Blocks, Bytes, Table, as_bytes, as_table, refuse_overlap
+from hawk_agent.layouts.compatible import require
+from hawk_agent.layouts.compiler import Sides, boxes, fills, unit
+
+if TYPE_CHECKING:
+    from hawk_agent.layouts.layout import Layout
+    from hawk_agent.layouts.loops import Program
+
+
+@dataclass(frozen=True, eq=False)
+class Nest:
+    """The translation of one layout into another.
+
+    Attributes:
+        source: the layout read, with its window.
+        destination: the layout written, with its window.
+        moves: programs that copy; loops outermost first, writing forwards.
+        units: the same in runs that are contiguous in logical order too, for the digest.
+        zeros: programs that clear the padding of ragged tails.
+        unit: bytes of the digest's unit.
+    """
+
+    source: Layout
+    destination: Layout
+    moves: tuple[Program, ...]
+    units: tuple[Program, ...]
+    zeros: tuple[Program, ...]
+    unit: int
+
+    @cached_property
+    def payload_nbytes(self) -> int:
+        """Bytes that move (padding excluded)."""
+        return sum(move.nbytes for move in self.moves)
+
+    @cached_property
+    def runs(self) -> int:
+        """Contiguous pieces that move."""
+        return sum(move.runs for move in self.moves)
+
+    @cached_property
+    def pages(self) -> tuple[int, int]:
+        """Bytes between two entries of the source's and the destination's block table; 0 without."""
+        tables = (self.source.table, self.destination.table)
+        sizes = (self.source.itemsize, self.destination.itemsize)
+        left, right = (t.stride * s if t else 0 for t, s in zip(tables, sizes, strict=True))
+        return left, right
+
+    def layers(self, first: int, count: int) -> Nest:
+        """The nest of a run of layers, counted inside this nest's window."""
+        return self.window("l", first, first + count)
+
+    def window(self, axis: str, start: int, stop: int) -> Nest:
+        """The nest of the window [start, stop) of an axis, counted inside this nest's window."""
+        return compile_nest(self.source.narrow(axis, start, stop), self.destination.narrow(axis, start, stop))
+
+    def run(
+        self,
+        source: object,
+        destination: object,
+        *,
+        source_blocks: Blocks = None,
+        destination_blocks: Blocks = None,
+        key: int | None = None,
+    ) -> int | None:
+        """Translate, padding included.
+
+        Args:
+            source: a buffer of at least `source.nbytes`.
+            destination: a writable buffer of at least `destination.nbytes`.
+            source_blocks: the source's block table: page numbers of the whole sequence in order.
+            destination_blocks: the same of the destination; no page twice.
+            key: if given, also return the digest of what was read.
+
+        Raises:
+            LayoutError: a buffer or a table doesn't fit; nothing has been written then.
+        """
+        read = as_bytes("source", source, self.source.nbytes, writable=False)
+        write = as_bytes("destination", destination, self.destination.nbytes, writable=True)
+        refuse_overlap(read, write)
+        tables = (self._source_table(source_blocks), self._destination_table(destination_blocks))
+        engines.copy(self.moves, read, write, tables, self.pages)
+        engines.fill(self.zeros, write, tables[1], self.pages[1])
+        return None if key is None else self._digest(read, tables[0], 0, key, 1)
+
+    def zero_padding(self, destination: object, *, destination_blocks: Blocks = None) -> None:
+        """Clear the destination's padding only, as a receiver does that places the payload itself."""
+        write = as_bytes("destination", destination, self.destination.nbytes, writable=True)
+        engines.fill(self.zeros, write, self._destination_table(destination_blocks), self.pages[1])
+
+    def digest_source(self, source: object, key: int, *, blocks: Blocks = None, sample: int = 1) -> int:
+        """The digest (modulo 2**64) of what this nest reads.
+
+        Args:
+            source: the source buffer.
+            key: drawn anew for each transfer, the same at both sides.
+            blocks: the source's block table.
+            sample: 1 hashes everything; n hashes about one stripe in n, chosen by the key.
+        """
+        read = as_bytes("source", source, self.source.nbytes, writable=False)
+        return self._digest(read, self._source_table(blocks), 0, key, sample)
+
+    def digest_destination(
+        self, destination: object, key: int, *, blocks: Blocks = None, sample: int = 1
+    ) -> int:
+        """The digest of what this nest writes; equal to `digest_source` if the translation is right."""
+        read = as_bytes("destination", destination, self.destination.nbytes, writable=False)
+        return self._digest(read, self._destination_table(blocks), 1, key, sample)
+
+    def pack(
+        self, source: object, out: object, start: int, stop: int, *, source_blocks: Blocks = None
+    ) -> None:
+        """Write bytes [start, stop) of the payload, in destination order, to `out` (a bounce buffer)."""
+        read = as_bytes("source", source, self.source.nbytes, writable=False)
+        stream.pack(self, read, self._source_table(source_blocks), out, start=start, stop=stop)
+
+    def unpack(
+        self, data: object, destination: object, start: int, stop: int, *, destination_blocks: Blocks = None
+    ) -> None:
+        """Place bytes [start, stop) of the payload, as `pack` made them. Padding is left alone."""
+        write = as_bytes("destination", destination, self.destination.nbytes, writable=True)
+        stream.unpack(self, data, write, self._destination_table(destination_blocks), start=start, stop=stop)
+
+    def _digest(self, buffer: Bytes, table: Table, side: int, key: int, sample: int) -> int:
+        return engines.digest(
+            self.units, buffer, table, self.pages[side], side=side, unit=self.unit, key=key, sample=sample
+        )
+
+    def _source_table(self, blocks: Blocks) -> Table:
+        return as_table("source_blocks", self.source, blocks, unique=False)
+
+    def _destination_table(self, blocks: Blocks) -> Table:
+        return as_table("destination_blocks", self.destination, blocks, unique=True)
+
+
+@lru_cache(maxsize=4096)
+def compile_nest(source: Layout, destination: Layout) -> Nest:
+    """Compile a translation, or return the one compiled before.
+
+    The time taken depends on the digits of both layouts and never on their sizes. Coverage is proved
+    before the nest is returned.
+
+    Raises:
+        LayoutError: the two can't be translated; the message names every field that differs, with
+            both values and the remedy.
+        CoverageError: the compiler made a plan that isn't right (a defect): it is refused.
+    """
+    require(source, destination)
+    sides = Sides(source, destination)
+    plan = boxes(source, destination)
+    moves = tuple(sides.box(box, logical=False) for box in plan)
+    units = tuple(sides.box(box, logical=True) for box in plan)
+    zeros = tuple(fills(destination))
+    coverage.prove(source, destination, units, zeros)
+    return Nest(source, destination, moves, units, zeros, unit(source, destination))

@@ -1,0 +1,169 @@
+"""A Prometheus for one test or the demo: found or fetched, started with a scrape configuration, stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from . import cache
+from .packages import MissingToolError
+from .ports import Ports
+from .waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .progress import Progress
+    from .supervisor import Process, Supervisor
+
+APT_SECONDS = 300.0
+HTTP_SECONDS = 10.0
+READY_SECONDS = 60.0
+
+
+class Prometheus:
+    """A running Prometheus; `url` is its address."""
+
+    def __init__(self, process: Process, folder: Path, ports: Ports, port: int) -> None:
+        self.process = process
+        self.folder = folder
+        self.url = f"http://127.0.0.1:{port}"
+        self._ports = ports
+
+    @classmethod
+    def start(
+        cls,
+        program: Path,
+        supervisor: Supervisor,
+        *,
+        jobs: Sequence[str] = ("engines",),
+        scrape_interval: str = "1s",
+        configuration: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Start and return when it is ready to answer.
+
+        Every name in `jobs` is a scrape job whose targets `targets` sets while it runs. `configuration` adds
+        to or replaces top-level keys of the configuration file. Raises ProcessEndedError and TimeoutError.
+        """
+        folder = Path(tempfile.mkdtemp(prefix="prometheus-", dir=supervisor.folder))
+        settings = {
+            "global": {"scrape_interval": scrape_interval, "scrape_timeout": scrape_interval},
+            "scrape_configs": [
+                {
+                    "job_name": job,
+                    "file_sd_configs": [{"files": [f"{folder}/{job}.json"], "refresh_interval": "1s"}],
+                }
+                for job in jobs
+            ],
+            **(configuration or {}),
+        }
+        file = folder / "prometheus.yml"
+        file.write_text(json.dumps(settings))
+        ports = Ports()
+        port = ports.reserve()
+        command: list[str | Path] = [
+            program,
+            f"--config.file={file}",
+            f"--storage.tsdb.path={folder / 'data'}",
+        ]
+        command += [f"--web.listen-address=127.0.0.1:{port}", "--web.enable-lifecycle", "--log.level=warn"]
+        process = supervisor.spawn(command, name="prometheus", cwd=folder)
+        server = cls(process, folder, ports, port)
+        try:
+            until(
+                server._ready,
+                what="Prometheus' /-/ready",
+                timeout=READY_SECONDS,
+                interval=0.05,
+                ignore=(OSError,),
+            )
+        except BaseException:
+            server.stop()
+            raise
+        return server
+
+    def targets(self, job: str, addresses: Sequence[str], labels: Mapping[str, str] | None = None) -> None:
+        """Set what a job scrapes (host:port); `labels` are added to every series. Takes about a second."""
+        self.target_groups(job, [{"targets": list(addresses), "labels": dict(labels or {})}])
+
+    def target_groups(self, job: str, groups: Sequence[Mapping[str, Any]]) -> None:
+        """Set a job's targets in groups, each `{"targets": [...], "labels": {...}}`."""
+        draft = self.folder / f".{job}.json"
+        draft.write_text(json.dumps(groups))
+        draft.rename(self.folder / f"{job}.json")
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """Return the result of an instant query; raises urllib.error.HTTPError for a bad expression."""
+        answer = self._get(f"/api/v1/query?{urllib.parse.urlencode({'query': expression})}")
+        result: list[dict[str, Any]] = json.loads(answer)["data"]["result"]
+        return result
+
+    def stop(self) -> None:
+        """Kill it and give its port back; its data goes with the run folder."""
+        self.process.kill()
+        self._ports.close()
+
+    def _ready(self) -> bool:
+        self.process.check()
+        self._get("/-/ready")
+        return True
+
+    def _get(self, path: str) -> bytes:
+        with urllib.request.urlopen(self.url + path, timeout=HTTP_SECONDS) as response:
+            body: bytes = response.read()
+        return body
+
+
+def find_prometheus(progress: Progress) -> Path:
+    """Return a Prometheus: on PATH, else out of Debian's package (which isn't installed).
+
+    Raises MissingToolError.
+    """
+    if on_path := shutil.which("prometheus"):
+        return Path(on_path)
+    folder = cache.root() / "packages" / "prometheus-debian"
+    program = folder / "usr" / "bin" / "prometheus"
+    if program.exists():
+        return program
+    with cache.locked("package-prometheus", progress.say):
+        if not program.exists():
+            _fetch_debian(folder, progress)
+    return program
+
+
+def _fetch_debian(folder: Path, progress: Progress) -> None:
+    if not shutil.which("apt-get") or not shutil.which("dpkg"):
+        raise MissingToolError(
+            "prometheus: not on PATH, and this is no Debian; install Prometheus 2.42 or newer"
+        )
+    with progress.step("fetching Debian's prometheus package"), cache.placed(folder) as draft:
+        if not _apt("download", "prometheus", cwd=draft):
+            _apt("update", cwd=draft)
+            if not _apt("download", "prometheus", cwd=draft):
+                raise MissingToolError(
+                    "prometheus: not on PATH, and apt-get can't download it; install Prometheus"
+                )
+        [package] = draft.glob("*.deb")
+        subprocess.run(["dpkg", "-x", package, draft], check=True, timeout=APT_SECONDS, capture_output=True)
+        package.unlink()
+
+
+def _apt(*words: str, cwd: Path) -> bool:
+    done = subprocess.run(
+        ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", *words],
+        cwd=cwd,
+        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=APT_SECONDS,
+        check=False,
+    )
+    return done.returncode == 0

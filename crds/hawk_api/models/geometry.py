@@ -1,0 +1,152 @@
+"""A whole model: retained state as a function of tokens, weights, and work a token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hawk_api.v1alpha1.enums import AttentionKind, DataType
+
+if TYPE_CHECKING:
+    from hawk_api.models.layers import Layer
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Parameter counts. `resident` is what memory holds, `active` what one token goes through."""
+
+    ffn_resident: int
+    """Feed-forward networks, all experts; routers excluded."""
+    ffn_active: int
+    """Feed-forward weights that one token goes through; routers excluded."""
+    other: int
+    """Attention, norms, routers, embeddings, output head."""
+
+    @property
+    def total(self) -> int:
+        """Every parameter."""
+        return self.ffn_resident + self.other
+
+    @property
+    def active(self) -> int:
+        """Parameters that one token goes through, embeddings counted whole."""
+        return self.ffn_active + self.other
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The shape of a decoder-only transformer; `layers` in their order."""
+
+    name: str
+    hidden: int
+    vocabulary: int
+    query_heads: int
+    layers: tuple[Layer, ...]
+    tied_embeddings: bool = False
+    extra_parameters: int = 0
+    """Parameters outside layers and embeddings: the final norm, learned positions."""
+
+    @property
+    def layer_count(self) -> int:
+        """Number of layers."""
+        return len(self.layers)
+
+    @cached_property
+    def attention(self) -> AttentionKind:
+        """The layers' kind, Hybrid where there are several."""
+        kinds = {layer.attention.kind for layer in self.layers}
+        return kinds.pop() if len(kinds) == 1 else AttentionKind.HYBRID
+
+    @cached_property
+    def kv_heads(self) -> int:
+        """Most key/value heads of any layer: 1 with a latent, 0 where no layer has keys."""
+        return max(layer.attention.kv_heads for layer in self.layers)
+
+    @cached_property
+    def head_dims(self) -> frozenset[int]:
+        """Elements of one head's key (or of the latent), over the layers that keep keys."""
+        return frozenset(layer.attention.head_dim for layer in self.layers if layer.attention.head_dim)
+
+    def kv_bytes(self, tokens: int, dtype: DataType | str = DataType.FLOAT16) -> int:
+        """Bytes retained for one sequence of `tokens` tokens."""
+        return sum(self.kv_bytes_by_layer(tokens, dtype))
+
+    def kv_bytes_by_layer(self, tokens: int, dtype: DataType | str = DataType.FLOAT16) -> tuple[int, ...]:
+        """Bytes retained by each layer for one sequence of `tokens` tokens."""
+        size = DataType(dtype).bytes
+        return tuple(layer.attention.retained_bytes(_count(tokens), size) for layer in self.layers)
+
+    def kv_read_bytes(self, tokens: int, dtype: DataType | str = DataType.FLOAT16) -> int:
+        """Bytes of retained state that one decode step reads for one sequence."""
+        size = DataType(dtype).bytes
+        return sum(layer.attention.read_bytes(_count(tokens), size) for layer in self.layers)
+
+    def kv_bytes_per_token(self, dtype: DataType | str = DataType.FLOAT16) -> int:
+        """Bytes that each further token adds once every window is full: what growing layers keep."""
+        size = DataType(dtype).bytes
+        growing = (layer.attention for layer in self.layers if layer.attention.grows())
+        return sum(attention.elements_per_token * size for attention in growing)
+
+    def kv_bytes_fixed(self, dtype: DataType | str = DataType.FLOAT16) -> int:
+        """Bytes of full windows and states: what doesn't grow with the context."""
+        size = DataType(dtype).bytes
+        fixed = (layer.attention for layer in self.layers if not layer.attention.grows())
+        return sum(
+            (attention.window or 0) * attention.elements_per_token * size + attention.state_bytes
+            for attention in fixed
+        )
+
+    @cached_property
+    def weights(self) -> Weights:
+        """Parameter counts."""
+        blocks = sum(
+            layer.attention.parameters + layer.ffn.router + layer.norm_parameters for layer in self.layers
+        )
+        embeddings = self.vocabulary * self.hidden * (1 if self.tied_embeddings else 2)
+        return Weights(
+            ffn_resident=sum(layer.ffn.resident for layer in self.layers),
+            ffn_active=sum(layer.ffn.active for layer in self.layers),
+            other=blocks + embeddings + self.extra_parameters,
+        )
+
+    def flops_per_token(self) -> int:
+        """Two operations a parameter that a token goes through; attention over the context not counted."""
+        return 2 * self.weights.active
+
+    def ffn_flops_per_token(self) -> int:
+        """The part of it that the feed-forward networks do."""
+        return 2 * self.weights.ffn_active
+
+    def attention_flops(self, context: int) -> int:
+        """Operations of one token's attention over `context` retained tokens, all layers."""
+        total = 0
+        for layer in self.layers:
+            kept = layer.attention.retained_tokens(_count(context))
+            total += layer.attention.work_per_pair * (
+                kept if layer.attention.reads is None else min(kept, layer.attention.reads)
+            )
+        return total
+
+    def prefill_flops(self, tokens: int, *, attention: bool = True) -> int:
+        """Operations to prefill `tokens` tokens, each attending to those before it and itself."""
+        work = self.flops_per_token() * _count(tokens)
+        if attention:
+            work += sum(
+                layer.attention.work_per_pair
+                * _pairs(tokens, layer.attention.window or layer.attention.reads or tokens)
+                for layer in self.layers
+            )
+        return work
+
+
+def _count(tokens: int) -> int:
+    if tokens < 0:
+        raise ValueError(f"tokens: {tokens} is negative; give a whole number from 0 up")
+    return tokens
+
+
+def _pairs(tokens: int, limit: int) -> int:
+    """Sum over i = 1..tokens of min(i, limit)."""
+    short = min(tokens, limit)
+    return short * (short + 1) // 2 + (tokens - short) * limit

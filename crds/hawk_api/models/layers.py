@@ -1,0 +1,175 @@
+"""One transformer layer: what it retains of the past, and what its weights are.
+
+Sizes of keys and values are in elements, so that the KV type decides the bytes; a recurrent state has a
+type of its own and is in bytes. Parameter counts include biases and norms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hawk_api.v1alpha1.enums import AttentionKind
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """How a layer retains the past."""
+
+    kind: AttentionKind
+    elements_per_token: int
+    """Elements kept for one token: keys and values, or the latent and the rotary key. 0 for a pure state."""
+    parameters: int
+    """Weights of the attention block, its norms excluded except those inside it."""
+    kv_heads: int = 0
+    """Heads that keys and values have; 1 for a latent, 0 for a pure state."""
+    head_dim: int = 0
+    """Elements of one head's key; of the latent with its rotary part."""
+    window: int | None = None
+    """Sliding: the tokens that are kept."""
+    reads: int | None = None
+    """Sparse: the tokens that one step reads; all are kept."""
+    state_bytes: int = 0
+    """Linear: bytes of state, whatever the context."""
+    work_per_pair: int = 0
+    """Floating-point operations for one query token and one retained token, all heads."""
+
+    def retained_tokens(self, tokens: int) -> int:
+        """Tokens whose elements are kept at a context of `tokens`."""
+        return tokens if self.window is None else min(tokens, self.window)
+
+    def retained_bytes(self, tokens: int, element_bytes: int) -> int:
+        """Bytes kept for one sequence. A state exists from the first token on."""
+        growing = self.retained_tokens(tokens) * self.elements_per_token * element_bytes
+        return growing + (self.state_bytes if tokens else 0)
+
+    def read_bytes(self, tokens: int, element_bytes: int) -> int:
+        """Bytes of it that one decode step reads."""
+        kept = self.retained_tokens(tokens)
+        read = kept if self.reads is None else min(kept, self.reads)
+        return read * self.elements_per_token * element_bytes + (self.state_bytes if tokens else 0)
+
+    def grows(self) -> bool:
+        """Whether each further token costs memory, whatever the context."""
+        return self.window is None and self.elements_per_token > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ffn:
+    """A dense feed-forward network (experts = 0), or a mixture of experts with its router."""
+
+    hidden: int
+    width: int
+    """Inner width of the dense network or of one expert."""
+    matrices: int = 3
+    """3 with a gate, 2 without."""
+    experts: int = 0
+    per_token: int = 0
+    shared: int = 0
+    """Experts that every token goes through besides."""
+    biased: bool = False
+    router_extra: int = 0
+    """Parameters of the router beyond its matrix."""
+
+    @property
+    def expert_parameters(self) -> int:
+        """Weights of the dense network or of one expert."""
+        biases = (self.matrices - 1) * self.width + self.hidden if self.biased else 0
+        return self.matrices * self.hidden * self.width + biases
+
+    @property
+    def resident(self) -> int:
+        """Weights that occupy memory, the router excluded."""
+        return self.expert_parameters * max(1, self.experts + self.shared)
+
+    @property
+    def active(self) -> int:
+        """Weights that one token goes through, the router excluded."""
+        return self.expert_parameters * max(1, self.per_token + self.shared)
+
+    @property
+    def router(self) -> int:
+        """Weights that choose experts."""
+        return self.hidden * self.experts + self.router_extra if self.experts else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Attention, feed-forward network and the norms round them."""
+
+    attention: Attention
+    ffn: Ffn
+    norm_parameters: int
+
+
+def grouped_query(
+    hidden: int,
+    query_heads: int,
+    kv_heads: int,
+    head_dim: int,
+    *,
+    window: int | None = None,
+    reads: int | None = None,
+    qkv_bias: bool = False,
+    output_bias: bool = False,
+    extra_parameters: int = 0,
+) -> Attention:
+    """Multi-head, grouped-query or multi-query attention over all tokens, a window, or a chosen few."""
+    if query_heads < 1 or kv_heads < 1 or query_heads % kv_heads:
+        raise ValueError(
+            f"{query_heads} query heads are no multiple of {kv_heads} key/value heads; correct one"
+        )
+    queries, values = query_heads * head_dim, kv_heads * head_dim
+    biases = (queries + 2 * values if qkv_bias else 0) + (hidden if output_bias else 0)
+    kind = AttentionKind.SLIDING if window else AttentionKind.SPARSE if reads else AttentionKind.FULL
+    return Attention(
+        kind=kind,
+        elements_per_token=2 * values,
+        parameters=2 * hidden * queries + 2 * hidden * values + biases + extra_parameters,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        window=window,
+        reads=reads,
+        work_per_pair=4 * queries,
+    )
+
+
+def latent(
+    hidden: int,
+    heads: int,
+    *,
+    rank: int,
+    rope: int,
+    nope: int,
+    value: int,
+    query_rank: int | None,
+) -> Attention:
+    """Multi-head latent attention: one latent and one rotary key a token, shared by all heads."""
+    width = heads * (nope + rope)
+    query = hidden * width if query_rank is None else hidden * query_rank + query_rank + query_rank * width
+    compress = hidden * (rank + rope) + rank
+    expand = rank * heads * (nope + value)
+    return Attention(
+        kind=AttentionKind.MLA,
+        elements_per_token=rank + rope,
+        parameters=query + compress + expand + heads * value * hidden,
+        kv_heads=1,
+        head_dim=rank + rope,
+        work_per_pair=2 * heads * (nope + rope + value),
+    )
+
+
+def recurrent(state_bytes: int, parameters: int) -> Attention:
+    """Linear attention: a state of fixed size."""
+    return Attention(
+        kind=AttentionKind.LINEAR, elements_per_token=0, parameters=parameters, state_bytes=state_bytes
+    )
+
+
+def delta_attention(hidden: int, heads: int, head_dim: int, convolution: int) -> Attention:
+    """Kimi Delta Attention: a float32 matrix a head, and the tails of three short convolutions in 16 bits."""
+    width = heads * head_dim
+    low_rank = hidden * head_dim + head_dim * width
+    parameters = 4 * hidden * width + 3 * width * convolution + 2 * low_rank + width
+    parameters += hidden * heads + heads + width + head_dim
+    state = heads * head_dim * head_dim * 4 + 3 * width * (convolution - 1) * 2
+    return recurrent(state, parameters)

@@ -40,7 +40,7 @@ class Reason(StrEnum):
     )
     SCHEMA_OUTDATED = (
         "SchemaOutdated",
-        "The cluster serves an older schema of HawkPool than the operator needs, so limits may be dropped silently.",
+        "The cluster serves an older schema of HawkPool than the operator needs, so limits may get lost.",
         "Apply the CRDs of this release; until then nothing is scaled up.",
     )
 
@@ -79,8 +79,8 @@ class Reason(StrEnum):
     )
     CONFLICTED = (
         "Conflicted",
-        "Something else scales a group's workload too: another pool, an autoscaler, or a ScaledObject.",
-        "Remove the other scaler, or take the group out of this pool; until then its replicas are left alone.",
+        "Something else scales a group's workload too: another pool, an autoscaler or a ScaledObject.",
+        "Remove the other scaler, or take the group out of this pool; its replicas are left alone.",
     )
     SCALE_TARGET_MISSING = (
         "ScaleTargetMissing",

@@ -1,8 +1,8 @@
 """What an agent's certificate says: the words that the agent, the signer and the peers must agree on.
 
-The identity is in the subject alternative names alone: a URI for people and policies, which names node and pod,
-and a DNS name that TLS libraries can check. The common name is constant, because it ends at 64 characters and
-a node's name does not.
+The identity is in the subject alternative names alone: a URI for people and policies, which names node and
+pod, and a DNS name that TLS libraries can check. The common name is constant, because it ends at 64
+characters and a node's name does not.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ DNS_SUFFIX: Final = "agent.hawkpool.dev"
 """Agents' DNS names end so. They are never resolved: the suffix keeps a node that is named by an IP address a
 name, and confines the authority to these names."""
 
-URI_HOST: Final = "hawkpool.dev"
-
 NODE_NAME_EXTRA: Final = "authentication.kubernetes.io/node-name"
 POD_UID_EXTRA: Final = "authentication.kubernetes.io/pod-uid"
 """Where the API server puts the node and the pod that a service account's token is bound to."""
@@ -35,7 +33,7 @@ def server_name(node: str) -> str:
 
 def uri(node: str, pod_uid: str) -> str:
     """The URI in the certificate of the agent pod `pod_uid` on `node`."""
-    return f"spiffe://{URI_HOST}/node/{node}/pod/{pod_uid}"
+    return f"spiffe://hawkpool.dev/node/{node}/pod/{pod_uid}"
 
 
 def node_of(name: str) -> str:

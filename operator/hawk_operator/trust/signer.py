@@ -1,0 +1,211 @@
+"""Approve and sign the agents' certificate requests, and keep the authority that signs them.
+
+Level-triggered: each round reads what is there and does what is due. A round that fails half way is done
+again; doing it twice changes nothing, because every write carries the resourceVersion it was decided on.
+
+Requests are listed and not watched: the list is filtered by signer in the API server, short, and a wait of
+two seconds is nothing to an agent that starts. A watch that died in silence would be worse.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from hawk_api.certificates import SIGNER
+from hawk_operator.cluster_api import ApiCallError, ConflictError
+from hawk_operator.trust.authority import (
+    Authority,
+    AuthorityError,
+    Lifetimes,
+    advance,
+    dump,
+    issue,
+    load,
+    utc,
+)
+from hawk_operator.trust.policy import Approved, Denied, Expected, Request, approve
+from hawk_operator.trust.resources import CONFIG_MAP, REQUEST, SECRET
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from hawk_operator.trust.metrics import TrustMetrics
+    from hawk_operator.trust.resources import Api
+
+BUNDLE_KEY: Final = "ca.crt"
+"""The ConfigMap's key with every trusted certificate."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where the authority lives and whom it serves; durations are seconds."""
+
+    system_namespace: str
+    agent_namespace: str
+    agent_service_account: str = "hawk-agent"
+    secret: str = "hawk-agent-ca"  # noqa: S105 - its name
+    config_map: str = "hawk-agent-trust"
+    signer: str = SIGNER
+    poll: float = 2.0
+    """Time between two looks at the requests."""
+
+    authority_poll: float = 60.0
+    """Time between two looks at the authority and at what is published of it."""
+
+    lifetimes: Lifetimes = field(default_factory=Lifetimes)
+
+    @property
+    def expected(self) -> Expected:
+        """Who may ask."""
+        account = f"system:serviceaccount:{self.agent_namespace}:{self.agent_service_account}"
+        return Expected(account, self.signer)
+
+
+class Signer:
+    """One round at a time; `run` repeats it."""
+
+    def __init__(
+        self, api: Api, settings: Settings, clock: Callable[[], float], metrics: TrustMetrics
+    ) -> None:
+        self._api = api
+        self._settings = settings
+        self._clock = clock
+        self._metrics = metrics
+        self._authority: Authority | None = None
+        self._looked = float("-inf")
+
+    def run(self, stop: threading.Event) -> None:
+        """Repeat `round` until `stop` is set. Never raises: a failed round is logged and repeated."""
+        while not stop.is_set():
+            rest = self._settings.poll
+            try:
+                self.round()
+            except (ApiCallError, AuthorityError) as error:
+                self._metrics.errors.inc()
+                self._looked = float("-inf")
+                _log.warning("trust: %s", error)
+                rest *= 2
+            except Exception:  # noqa: BLE001 - a loop that ended in silence would leave agents without certificates
+                self._metrics.errors.inc()
+                self._looked = float("-inf")
+                _log.exception("trust: unexpected error")
+                rest *= 5
+            stop.wait(rest)
+
+    def round(self) -> None:
+        """Look after the authority when it is time, then answer every open request."""
+        now = self._clock()
+        if self._authority is None or now - self._looked >= self._settings.authority_poll:
+            self._authority = self._tend(utc(now))
+            self._looked = now
+        for item in self._requests():
+            if open_for_us(item):
+                self._answer(item, self._authority, utc(now))
+
+    def _tend(self, now: datetime) -> Authority:
+        """The stored authority, advanced and published."""
+        where = self._settings.system_namespace
+        secret = self._api.get(SECRET, self._settings.secret, where)
+        data = {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
+        stored = load(data)
+        authority = advance(stored, now, self._settings.lifetimes)
+        if authority is not stored:
+            # Stored before it is published or used: what others trust must not be lost with this process.
+            secret["data"] = {key: base64.b64encode(value).decode() for key, value in dump(authority).items()}
+            self._api.replace(SECRET, secret)
+            _log.info("trust: the authority has changed; it signs until %s", authority.signing.expires)
+        config = self._api.get(CONFIG_MAP, self._settings.config_map, where)
+        bundle = authority.bundle.decode()
+        if (config.get("data") or {}).get(BUNDLE_KEY) != bundle:
+            config["data"] = {BUNDLE_KEY: bundle}
+            self._api.replace(CONFIG_MAP, config)
+        self._metrics.authority_expiry.set(authority.signing.expires.timestamp())
+        return authority
+
+    def _requests(self) -> list[dict[str, Any]]:
+        selector = quote(f"spec.signerName={self._settings.signer}", safe="")
+        path = f"/apis/{REQUEST.api_version}/{REQUEST.plural}?fieldSelector={selector}"
+        items = self._api.document(path).get("items") or []
+        return [{"apiVersion": REQUEST.api_version, "kind": REQUEST.kind, **item} for item in items]
+
+    def _answer(self, item: dict[str, Any], authority: Authority, now: datetime) -> None:
+        """Approve or deny, and sign. A request that somebody else has just changed waits for a round."""
+        request = Request.of(item)
+        verdict = approve(request, self._settings.expected)
+        try:
+            if isinstance(verdict, Denied):
+                self._refuse(item, verdict, now)
+                return
+            if not has_condition(item, "Approved"):
+                message = f"asked by the agent's pod {verdict.pod_uid} on node {verdict.node}"
+                item = self._put(item, "approval", condition("Approved", "OwnName", message, now))
+            self._sign(item, request, verdict, authority, now)
+        except ConflictError as conflict:
+            _log.info("trust: %s; looking again", conflict)
+
+    def _sign(
+        self, item: dict[str, Any], request: Request, approved: Approved, authority: Authority, now: datetime
+    ) -> None:
+        asked = timedelta(seconds=request.expiration_seconds) if request.expiration_seconds else None
+        certificate = issue(authority, approved, now, self._settings.lifetimes, asked)
+        item = dict(item)
+        item["status"] = {
+            **(item.get("status") or {}),
+            "certificate": base64.b64encode(certificate).decode(),
+        }
+        self._api.replace(REQUEST, item, "status")
+        self._metrics.requests.labels("Signed").inc()
+        _log.info("trust: signed %s for node %s", request.name, approved.node)
+
+    def _refuse(self, item: dict[str, Any], denied: Denied, now: datetime) -> None:
+        """Deny; where somebody else has approved what the policy does not allow, fail instead of signing."""
+        if has_condition(item, "Approved"):
+            self._put(item, "status", condition("Failed", denied.reason, denied.message, now))
+        else:
+            self._put(item, "approval", condition("Denied", denied.reason, denied.message, now))
+        self._metrics.requests.labels(denied.reason).inc()
+        _log.warning("trust: refused %s: %s", item["metadata"]["name"], denied.message)
+
+    def _put(self, item: dict[str, Any], subresource: str, added: dict[str, Any]) -> dict[str, Any]:
+        status = dict(item.get("status") or {})
+        status["conditions"] = [*(status.get("conditions") or []), added]
+        return self._api.replace(REQUEST, {**item, "status": status}, subresource)
+
+
+def open_for_us(item: dict[str, Any]) -> bool:
+    """Whether a request still waits for an answer: not signed, denied or failed."""
+    signed = bool((item.get("status") or {}).get("certificate"))
+    return not signed and not has_condition(item, "Denied") and not has_condition(item, "Failed")
+
+
+def has_condition(item: dict[str, Any], kind: str) -> bool:
+    """Whether a request has the condition; for requests all of them are True where they are present."""
+    return any(found.get("type") == kind for found in (item.get("status") or {}).get("conditions") or [])
+
+
+def condition(kind: str, reason: str, message: str, now: datetime) -> dict[str, Any]:
+    """A condition of a request."""
+    time = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "type": kind,
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastUpdateTime": time,
+        "lastTransitionTime": time,
+    }
+
+
+def run(
+    api: Api, settings: Settings, clock: Callable[[], float], metrics: TrustMetrics, stop: threading.Event
+) -> None:
+    """Answer requests until `stop` is set; only the leader runs it. `clock` gives Unix seconds."""
+    Signer(api, settings, clock, metrics).run(stop)

@@ -23,7 +23,7 @@ class AcceleratorClassSpec(Model):
             ),
             *(
                 rule(
-                    f"!has(self.{field}) || (self.{field} != 0 && self.{field} != '0')",
+                    f"!has(self.{field}) || quantity(string(self.{field})).isGreaterThan(quantity('0'))",
                     f"{field} can't be 0; leave it out where it isn't known",
                     f".{field}",
                 )

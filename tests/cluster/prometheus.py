@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from . import cache
-from .packages import MissingToolError
+from .errors import MissingToolError
 from .ports import Ports
 from .waiting import until
 

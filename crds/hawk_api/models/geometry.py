@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hawk_api.v1alpha1.enums import AttentionKind, DataType
+from hawk_api.v1alpha1.enums import AttentionKind, DataType, Precision
 
 if TYPE_CHECKING:
     from hawk_api.models.layers import Layer
@@ -22,6 +22,10 @@ class Weights:
     """Feed-forward weights that one token goes through; routers excluded."""
     other: int
     """Attention, norms, routers, embeddings, output head."""
+    embedding: int
+    """The part of `other` that one token only looks up."""
+    head: int
+    """The part of `other` that is the output head; the embedding once more where they are tied."""
 
     @property
     def total(self) -> int:
@@ -44,6 +48,10 @@ class Geometry:
     query_heads: int
     layers: tuple[Layer, ...]
     tied_embeddings: bool = False
+    precision: Precision = Precision.BFLOAT16
+    """Number format that the weights were published in."""
+    ffn_precision: Precision = Precision.BFLOAT16
+    """The same for the feed-forward networks."""
     extra_parameters: int = 0
     """Parameters outside layers and embeddings: the final norm, learned positions."""
 
@@ -103,12 +111,20 @@ class Geometry:
         blocks = sum(
             layer.attention.parameters + layer.ffn.router + layer.norm_parameters for layer in self.layers
         )
-        embeddings = self.vocabulary * self.hidden * (1 if self.tied_embeddings else 2)
+        table = self.vocabulary * self.hidden
+        embeddings = table if self.tied_embeddings else 2 * table
         return Weights(
             ffn_resident=sum(layer.ffn.resident for layer in self.layers),
             ffn_active=sum(layer.ffn.active for layer in self.layers),
             other=blocks + embeddings + self.extra_parameters,
+            embedding=table,
+            head=table,
         )
+
+    def weights_bytes(self, precision: Precision | None = None) -> int:
+        """Bytes of all weights in `precision`, or as they were published."""
+        ffn, other = (precision, precision) if precision else (self.ffn_precision, self.precision)
+        return round(self.weights.ffn_resident * ffn.bytes + self.weights.other * other.bytes)
 
     def flops_per_token(self) -> int:
         """Two operations a parameter that a token goes through; attention over the context not counted."""

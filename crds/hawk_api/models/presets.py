@@ -7,11 +7,13 @@ that follow from it are compared with the published counts in the tests.
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from hawk_api.models.build import dense, kimi_linear, latent_attention, learned_positions
 from hawk_api.models.layers import Ffn
+from hawk_api.v1alpha1.enums import Precision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +48,7 @@ _gemma3 = partial(dense, vocabulary=262_208, tied=True, norms=4, window=1024, is
 
 def _gpt_oss(name: str, layers: int, experts: int) -> Geometry:
     ffn = Ffn(2880, 2880, experts=experts, per_token=4, biased=True, router_extra=experts)
-    return dense(
+    made = dense(
         name,
         layers=layers,
         hidden=2880,
@@ -61,6 +63,11 @@ def _gpt_oss(name: str, layers: int, experts: int) -> Geometry:
         window=128,
         is_global=_odd,
     )
+    return replace(made, ffn_precision=Precision.FLOAT4)
+
+
+def _in_float8(name: str, build: Callable[[str], Geometry]) -> Geometry:
+    return replace(build(name), precision=Precision.FLOAT8, ffn_precision=Precision.FLOAT8)
 
 
 def _kimi_linear(name: str) -> Geometry:
@@ -180,8 +187,8 @@ _TABLE: dict[str, Callable[[str], Geometry]] = {
         dense_ffn=10_944,
         vocabulary=102_400,
     ),
-    "deepseek-v3": _v3,
-    "deepseek-r1": _v3,
+    "deepseek-v3": partial(_in_float8, build=_v3),
+    "deepseek-r1": partial(_in_float8, build=_v3),
     "kimi-k2": partial(
         latent_attention,
         layers=61,

@@ -37,7 +37,7 @@ class DataType(StrEnum):
 
 
 class Precision(StrEnum):
-    """Number formats in which a device's peak rate is given."""
+    """Number formats of weights and of a device's peak rate."""
 
     FLOAT32 = "float32"
     TENSOR_FLOAT32 = "tfloat32"
@@ -47,6 +47,23 @@ class Precision(StrEnum):
     FLOAT4 = "float4"
     INT8 = "int8"
     INT4 = "int4"
+
+    @property
+    def bytes(self) -> float:
+        """Bytes an element; 4-bit formats include one byte of scale for 32 elements."""
+        return _PRECISION_BYTES[self.value]
+
+
+_PRECISION_BYTES = {
+    "float32": 4.0,
+    "tfloat32": 4.0,
+    "float16": 2.0,
+    "bfloat16": 2.0,
+    "float8": 1.0,
+    "int8": 1.0,
+    "float4": 17 / 32,
+    "int4": 17 / 32,
+}
 
 
 class AttentionKind(StrEnum):

@@ -6,7 +6,7 @@ from pydantic import ConfigDict, Field
 
 from hawk_api.base import DNS_SUBDOMAIN, Bool, Int, Model, rule, rules
 from hawk_api.quantity import Quantity
-from hawk_api.v1alpha1.enums import AttentionKind, DataType
+from hawk_api.v1alpha1.enums import AttentionKind, DataType, Precision
 
 Count = Annotated[Int, Field(ge=1, le=1_048_576)]
 
@@ -126,3 +126,5 @@ class ModelSpec(Model):
     """A Hugging Face config.json."""
     kv_dtype: DataType = DataType.FLOAT16
     """Element type of the KV cache, the same in every group."""
+    weights: Precision | None = None
+    """Number format of the weights; the one they were published in where absent."""

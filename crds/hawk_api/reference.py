@@ -43,7 +43,7 @@ def _kind(info: KindInfo, schema: Schema) -> str:
         if not path.startswith((".spec.", ".status.")):
             continue
         shown = f"**`{path[1:]}`**" if path in required else f"`{path[1:]}`"
-        default = f"`{node['default']}`" if "default" in node and node["default"] != {} else ""
+        default = f"`{node['default']}`" if "default" in node and node.get("type") != "object" else ""
         meaning = " ".join(str(node.get("description", "")).split()).replace("|", "\\|")
         lines.append(f"| {shown} | {_type(node)} | {default} | {meaning} |")
         if path.startswith(".spec."):

@@ -56,7 +56,8 @@ class SchemaError(ValueError):
 
 def structural(model: type[Model], *, defaults: bool = True) -> Schema:
     """The structural schema of `model`; without `defaults` for a status, which nobody fills in."""
-    source = model.model_json_schema(by_alias=True, mode="validation")
+    # Only in this mode are defaults in the API's spelling ("15s"); nothing else differs between the two.
+    source = model.model_json_schema(by_alias=True, mode="serialization")
     return _Converter(source.get("$defs", {}), defaults).node(source, model.__name__)
 
 
@@ -84,7 +85,7 @@ class _Converter:
         if made.get("type") == "integer":
             made["format"] = "int32" if made.get("maximum", 2**63) < 2**31 else "int64"
         if self.defaults and source.get("default") is not None:
-            made["default"] = _least(source["default"], made)
+            made["default"] = _settled(source["default"], made)
         return made
 
     def _resolve(self, given: Schema, path: str) -> Schema:
@@ -101,16 +102,18 @@ class _Converter:
         return source
 
 
-def _least(default: Any, schema: Schema) -> Any:
-    """`default` without what the schema's own nested defaults fill in."""
+def _settled(default: Any, schema: Schema) -> Any:
+    """`default` with the keys that the schema settles by itself: those it requires or has a default for.
+
+    Nested defaults are spelled out, because the API server runs an object's rules on its default alone.
+    """
     if not isinstance(default, dict) or "properties" not in schema:
         return default
-    properties = schema["properties"]
     made = {}
     for key, value in default.items():
-        inner = _least(value, properties.get(key, {}))
-        if value is not None and inner != properties.get(key, {}).get("default"):
-            made[key] = inner
+        child = schema["properties"].get(key, {})
+        if value is not None and ("default" in child or key in schema.get("required", ())):
+            made[key] = _settled(value, child)
     return made
 
 

@@ -41,6 +41,22 @@ class Distribution:
         """Return the mean of `function` over the distribution."""
         return sum(function(x) * p for x, p in self.points)
 
+    def coarser(self, share: float = 0.2, least: float = 0.004) -> tuple[tuple[float, float], ...]:
+        """About two dozen points with the same mean, neighbours merged, the upper tail the finest.
+
+        A point holds at most `share` of the weight that lies above it, but may always hold `least`.
+        """
+        merged: list[tuple[float, float]] = []
+        above = 1.0
+        for x, p in self.points:
+            if merged and merged[-1][1] + p <= max(least, share * above):
+                before, weight = merged[-1]
+                merged[-1] = ((before * weight + x * p) / (weight + p), weight + p)
+            else:
+                above -= merged[-1][1] if merged else 0.0
+                merged.append((x, p))
+        return tuple(merged)
+
     def quantile(self, q: float) -> float:
         """Return the value below which a share `q` lies, linear inside a bucket.
 

@@ -48,3 +48,15 @@ def test_counts_that_fall_from_one_bucket_to_the_next_are_lifted():
 
     assert made is not None
     assert [p for _, p in made.points] == [0.5, 0.5]
+
+
+@given(st.lists(st.tuples(st.floats(1, 1e5), st.floats(0.01, 1)), min_size=1, max_size=400))
+def test_coarser_points_keep_mean_and_weight_and_are_few(pairs):
+    made = distribution.of(dict(pairs))
+
+    points = made.coarser()
+
+    assert sum(x * p for x, p in points) == pytest.approx(made.mean)
+    assert sum(p for _, p in points) == pytest.approx(1)
+    assert len(points) <= 2 * 40
+    assert [x for x, _ in points] == sorted(x for x, _ in points)

@@ -1,0 +1,154 @@
+"""How long a worker takes: compute and memory-bandwidth limits of its devices, whichever binds.
+
+All quantities are in base units (bytes, FLOP, seconds). Efficiencies are assumptions with a name, so
+that a decision can print them and a measurement can correct them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hawk_api.v1alpha1.enums import DataType
+
+if TYPE_CHECKING:
+    from hawk_api.models.geometry import Geometry
+
+PREFILL_MFU = 0.60
+"""Share of peak FLOP/s that prefill reaches; 60 to 75% is commonly published for long prompts."""
+DECODE_MBU = 0.70
+"""Share of peak memory bandwidth that a decode step reaches."""
+USABLE_MEMORY = 0.90
+"""Share of device memory that weights and KV may fill; the rest holds activations and the runtime."""
+STEP_OVERHEAD_S = 0.001
+"""Scheduling and launch time of one decode step."""
+TENSOR_EFFICIENCY = 0.95
+"""What is left of the rates at each doubling of the devices that share a layer."""
+MAX_BATCH = 256
+"""Sequences that an engine decodes at once, unless something binds earlier."""
+
+
+Parts = tuple[tuple[float, float], ...]
+"""What a token costs, and up to which token (a window; infinite without one), by kind of layer."""
+
+
+@dataclass(frozen=True)
+class ModelWork:
+    """What a model costs: `active_parameters` are used by each token, `weight_bytes` are all resident.
+
+    `attention` holds FLOP for one (query, key) pair, `kv` the bytes retained a token, `kv_read` the bytes
+    that a decode step reads a token, each with its limit in tokens; `state_bytes` come with each sequence.
+    """
+
+    weight_bytes: float
+    active_parameters: float
+    attention: Parts
+    kv: Parts
+    kv_read: Parts
+    state_bytes: float = 0.0
+
+    @classmethod
+    def of(cls, geometry: Geometry, kv_dtype: DataType | str, weight_element_bytes: float = 2.0) -> ModelWork:
+        """Add up a model's layers; weights are taken to be 16-bit unless said otherwise."""
+        size = DataType(kv_dtype).bytes
+        attention: dict[float, float] = {}
+        kept: dict[float, float] = {}
+        read: dict[float, float] = {}
+        for layer in geometry.layers:
+            window = layer.attention.window or math.inf
+            reads = min(window, layer.attention.reads or math.inf)
+            attention[reads] = attention.get(reads, 0.0) + layer.attention.work_per_pair
+            kept[window] = kept.get(window, 0.0) + layer.attention.elements_per_token * size
+            read[reads] = read.get(reads, 0.0) + layer.attention.elements_per_token * size
+        return cls(
+            weight_bytes=geometry.weights.total * weight_element_bytes,
+            active_parameters=geometry.weights.active,
+            attention=_parts(attention),
+            kv=_parts(kept),
+            kv_read=_parts(read),
+            state_bytes=sum(layer.attention.state_bytes for layer in geometry.layers),
+        )
+
+    def prefill_flops(self, tokens: float) -> float:
+        """FLOP to prefill a prompt (causal attention: half the pairs)."""
+        return 2.0 * self.active_parameters * tokens + sum(
+            flops * (tokens * tokens / 2.0 if tokens <= limit else limit * (tokens - limit / 2.0))
+            for flops, limit in self.attention
+        )
+
+    def token_flops(self, context: float) -> float:
+        """FLOP of one decoded token at a context."""
+        pairs = sum(flops * min(context, limit) for flops, limit in self.attention)
+        return 2.0 * self.active_parameters + pairs
+
+    def kv_bytes(self, tokens: float) -> float:
+        """Bytes that one sequence of `tokens` retains."""
+        return self.state_bytes + sum(size * min(tokens, limit) for size, limit in self.kv)
+
+    def kv_read_bytes(self, tokens: float) -> float:
+        """Bytes of them that a decode step reads."""
+        return self.state_bytes + sum(size * min(tokens, limit) for size, limit in self.kv_read)
+
+
+def _parts(found: dict[float, float]) -> Parts:
+    return tuple((cost, limit) for limit, cost in sorted(found.items()) if cost)
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One replica: its devices' rates added up. `None` is unknown, and never zero."""
+
+    flops: float | None
+    bandwidth: float | None
+    memory: float | None
+    devices: int = 1
+
+    @property
+    def _sharing(self) -> float:
+        return float(TENSOR_EFFICIENCY ** math.log2(max(1, self.devices)))
+
+    def lacking(self) -> tuple[str, ...]:
+        """Names of the figures that aren't known."""
+        known = {"flops": self.flops, "bandwidth": self.bandwidth, "memory": self.memory}
+        return tuple(name for name, figure in known.items() if figure is None)
+
+    def prefill_seconds(self, model: ModelWork, tokens: float) -> float:
+        """Time to prefill one prompt alone."""
+        compute = model.prefill_flops(tokens) / (self._known("flops") * PREFILL_MFU * self._sharing)
+        weights = model.weight_bytes / (self._known("bandwidth") * DECODE_MBU * self._sharing)
+        return STEP_OVERHEAD_S + max(compute, weights)
+
+    def step_seconds(self, model: ModelWork, batch: float, context: float) -> float:
+        """Time of one decode step of `batch` sequences of `context` tokens each."""
+        read = model.weight_bytes + batch * model.kv_read_bytes(context)
+        memory = read / (self._known("bandwidth") * DECODE_MBU * self._sharing)
+        flops = batch * model.token_flops(context)
+        compute = flops / (self._known("flops") * PREFILL_MFU * self._sharing)
+        return STEP_OVERHEAD_S + max(memory, compute)
+
+    def memory_batch(self, model: ModelWork, context: float) -> int:
+        """Sequences of `context` tokens whose KV fits beside the weights; 0 when the weights don't fit."""
+        room = self._known("memory") * USABLE_MEMORY - model.weight_bytes
+        if room <= 0:
+            return 0
+        return int(min(room / max(model.kv_bytes(context), 1.0), MAX_BATCH))
+
+    def latency_batch(self, model: ModelWork, context: float, target: float) -> int:
+        """Largest batch whose step stays within `target` seconds; 0 when not even one sequence does."""
+        if self.step_seconds(model, 1, context) > target:
+            return 0
+        low, high = 1, MAX_BATCH + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.step_seconds(model, middle, context) <= target:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def _known(self, name: str) -> float:
+        figure: float | None = getattr(self, name)
+        if figure is None:
+            raise ValueError(f"the accelerator class doesn't give {name}; add it to the class")
+        return figure

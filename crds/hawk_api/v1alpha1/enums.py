@@ -106,16 +106,21 @@ class LayoutPreset(StrEnum):
     @property
     def feature_tile(self) -> int:
         """Features a tile: a head dimension must be a multiple of it. 1 where there are no tiles."""
-        return _FEATURE_TILES.get(self.value, 1)
+        return _TILES.get(self.value, (1, 1))[1]
+
+    @property
+    def token_tile(self) -> int:
+        """Tokens a tile; 1 where there are no tiles."""
+        return _TILES.get(self.value, (1, 1))[0]
 
 
-_FEATURE_TILES = {
-    "tiles-16x16": 16,
-    "tiles-32x32": 32,
-    "pages-tiles-16x16": 16,
-    "pages-tiles-32x32": 32,
-    "nz": 16,
-    "nz-32": 32,
+_TILES = {
+    "tiles-16x16": (16, 16),
+    "tiles-32x32": (32, 32),
+    "pages-tiles-16x16": (16, 16),
+    "pages-tiles-32x32": (32, 32),
+    "nz": (16, 16),
+    "nz-32": (16, 32),
 }
 
 

@@ -1,0 +1,33 @@
+"""The AcceleratorClasses that a release ships. Users add theirs, or replace one, as objects in the cluster."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import yaml
+
+from hawk_api.v1alpha1 import AcceleratorClass
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hawk_api.v1alpha1 import AcceleratorClassSpec
+
+
+@cache
+def shipped() -> Mapping[str, AcceleratorClassSpec]:
+    """Every shipped class by name. What isn't known of a device is None."""
+    found = {made.metadata.name: made.spec for made in map(AcceleratorClass.model_validate, manifests())}
+    return MappingProxyType(found)
+
+
+def manifests() -> list[dict[str, object]]:
+    """The shipped classes as they are written, to be applied."""
+    text = resources.files(__package__).joinpath("classes.yaml").read_text(encoding="utf-8")
+    return list(yaml.safe_load_all(text))
+
+
+__all__ = ["manifests", "shipped"]

@@ -1,9 +1,6 @@
-"""Roofline, queueing and money: the small laws under every plan."""
+"""Roofline and money: the small laws under every plan."""
 
 from __future__ import annotations
-
-import heapq
-import random
 
 import pytest
 from hypothesis import given
@@ -12,7 +9,6 @@ from hypothesis import strategies as st
 from hawk_operator.payoff import economics
 from hawk_operator.payoff.checks import InputError
 from hawk_operator.payoff.fits import distserve_opt13b_a100_prefill_ms
-from hawk_operator.payoff.queueing import mean_wait, wait_quantile
 from hawk_operator.payoff.roofline import Machine, Work, attainable_flops, mfu_limit, run_time, time_and_bound
 
 H100 = Machine(989e12, 3.35e12)
@@ -50,43 +46,6 @@ def test_run_time_is_the_slower_of_both(flops: float, nbytes: float, mfu: float,
 def test_a_machine_without_rates_is_refused(machine: Machine) -> None:
     with pytest.raises(InputError):
         run_time(Work(1, 1), machine)
-
-
-def waits(rate: float, service: float, servers: int, requests: int, seed: int) -> list[float]:
-    """A simulated first-come first-served queue with Poisson arrivals and equal service times."""
-    dice, clock = random.Random(seed), 0.0
-    free = [0.0] * servers
-    found = []
-    for _ in range(requests):
-        clock += dice.expovariate(rate)
-        start = max(clock, heapq.heappop(free))
-        found.append(start - clock)
-        heapq.heappush(free, start + service)
-    return sorted(found[requests // 10 :])
-
-
-@pytest.mark.parametrize(("servers", "load"), [(1, 0.5), (1, 0.8), (4, 0.8), (8, 0.9)])
-def test_waits_are_those_of_a_simulated_queue(servers: int, load: float) -> None:
-    rate = load * servers
-    found = waits(rate, 1.0, servers, 200_000, seed=servers)
-    mean, p95 = sum(found) / len(found), found[int(0.95 * len(found))]
-    assert mean_wait(rate, 1.0, servers) == pytest.approx(mean, rel=0.12)
-    assert wait_quantile(95, rate, 1.0, servers) == pytest.approx(p95, rel=0.2)
-
-
-@given(st.floats(0.05, 0.95), st.integers(1, 32), st.floats(1, 8))
-def test_directions_of_a_queue(load: float, servers: int, dispersion: float) -> None:
-    """Burstier arrivals wait longer, more servers less, and an overloaded queue for ever."""
-    rate = load * servers
-    assert mean_wait(rate, 1, servers, dispersion=dispersion) >= mean_wait(rate, 1, servers)
-    assert mean_wait(rate, 1, servers + 1) <= mean_wait(rate, 1, servers)
-    assert mean_wait(servers, 1, servers) == float("inf")
-    assert wait_quantile(99, rate, 1, servers) >= wait_quantile(90, rate, 1, servers)
-
-
-def test_percentiles_are_between_0_and_100() -> None:
-    with pytest.raises(InputError, match="percentile"):
-        wait_quantile(100, 1, 0.5, 1)
 
 
 def test_hourly_cost_of_a_purchase() -> None:

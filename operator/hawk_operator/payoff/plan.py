@@ -1,0 +1,226 @@
+"""The answer: every way of serving, ranked, what would turn the verdict, and how sure it is.
+
+Uncertain efficiencies are carried through: the plan is made again at the ends of their ranges,
+for all devices together and for each side alone, because a split stands or falls with their difference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from . import checks
+from .afd import attention_ffn
+from .candidate import Candidate, Kind, Standing
+from .colocated import cheapest_first, colocated
+from .drafted import target_draft
+from .flexible import flexible
+from .offload import offload
+from .split import split
+from .ways import whole_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .assumptions import Assumption
+    from .question import Question
+    from .scenario import Part, Scenario
+
+__all__ = ["Answer", "Band", "Outcome", "Verdict", "answer", "candidates", "judge", "rank"]
+
+SPLITS = (Kind.SPLIT, Kind.OFFLOAD, Kind.ATTENTION_FFN, Kind.TARGET_DRAFT)
+"""Ways that put unlike devices to work on one request."""
+
+
+class Verdict(StrEnum):
+    """Whether splitting pays."""
+
+    PAYS = "pays"
+    DOES_NOT_PAY = "does not pay"
+    TOO_CLOSE = "too close to call"
+    NOTHING_MEETS = "nothing meets the objectives"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Band:
+    """The cost of one way of serving over the ranges of the inputs, USD a million tokens."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A verdict on the best split against the best that doesn't split."""
+
+    verdict: Verdict
+    reason: str
+    best_split: Candidate | None
+    best_whole: Candidate | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A plan: the ranking, the verdict, and what it rests on."""
+
+    ranking: tuple[Candidate, ...]
+    outcome: Outcome
+    bands: tuple[Band | None, ...]
+    """One a candidate of the ranking."""
+    assumptions: tuple[Assumption, ...]
+    scenario: Scenario
+
+
+def _safely(kind: Kind, title: str, make: Callable[[], Candidate]) -> Candidate:
+    """Return the candidate, or the same without figures when an input isn't known."""
+    try:
+        return make()
+    except checks.MissingInputError as missing:
+        return Candidate(kind, title, Standing.UNKNOWN, str(missing))
+
+
+def candidates(scenario: Scenario) -> list[Candidate]:
+    """Return every way of serving, unranked."""
+    unlike = scenario.prefill.replica.device.name != scenario.decode.replica.device.name
+    parts = whole_parts(scenario)
+    found = [
+        _safely(Kind.COLOCATED, f"colocated on {part.replica.device.name}", _colocated(scenario, part))
+        for part in parts
+    ]
+    declared = _safely(Kind.SPLIT, "prefill and decode apart", lambda: split(scenario))
+    found.append(declared)
+    if declared.standing is Standing.MISSES:
+        found.append(_safely(Kind.SPLIT, "resized", lambda: split(scenario, resize=True)))
+    found += [
+        _safely(Kind.FLEXIBLE, f"roles that change on {part.replica.device.name}", _flexible(scenario, part))
+        for part in parts
+    ]
+    if unlike:
+        found += [
+            _safely(Kind.OFFLOAD, "decodes moved", lambda: offload(scenario)),
+            _safely(Kind.ATTENTION_FFN, "attention and FFN apart", lambda: attention_ffn(scenario)),
+            _safely(Kind.TARGET_DRAFT, "target and drafter apart", lambda: target_draft(scenario)),
+        ]
+    return found
+
+
+def _colocated(scenario: Scenario, part: Part) -> Callable[[], Candidate]:
+    return lambda: colocated(scenario, part)
+
+
+def _flexible(scenario: Scenario, part: Part) -> Callable[[], Candidate]:
+    return lambda: flexible(scenario, part)
+
+
+def rank(found: Sequence[Candidate]) -> list[Candidate]:
+    """Return candidates that meet everything by cost, then those that miss, then the unknown."""
+    return sorted(found, key=lambda one: (one.standing is Standing.UNKNOWN, *_order(one)))
+
+
+def _order(candidate: Candidate) -> tuple[bool, bool, float, float]:
+    misses, cost, energy = cheapest_first(candidate)
+    return misses, candidate.usd_per_million_tokens is None, cost, energy
+
+
+def judge(found: Sequence[Candidate]) -> Outcome:
+    """Return the verdict on the best split against the best whole among `found`."""
+    ranked = rank(found)
+    best_split = next((one for one in ranked if one.kind in SPLITS), None)
+    best_whole = next((one for one in ranked if one.kind not in SPLITS), None)
+    verdict, reason = _verdict(best_split, best_whole)
+    return Outcome(verdict, reason, best_split, best_whole)
+
+
+def _verdict(apart: Candidate | None, whole: Candidate | None) -> tuple[Verdict, str]:
+    if apart is None or apart.standing is Standing.UNKNOWN:
+        return Verdict.UNKNOWN, apart.problem if apart else "no split was priced"
+    if apart.standing is Standing.MISSES:
+        meets = whole is not None and whole.standing is Standing.MEETS
+        verdict = Verdict.DOES_NOT_PAY if meets else Verdict.NOTHING_MEETS
+        return verdict, f"{apart.title}: {apart.problem}"
+    if whole is None or whole.standing is not Standing.MEETS:
+        other = whole.problem if whole else "there is no other way"
+        return Verdict.PAYS, f"only the split meets the objectives ({other})"
+    return _by_cost(apart, whole)
+
+
+def _by_cost(apart: Candidate, whole: Candidate) -> tuple[Verdict, str]:
+    costs = apart.usd_per_million_tokens, whole.usd_per_million_tokens
+    if costs[0] is None or costs[1] is None:
+        unpriced = apart if costs[0] is None else whole
+        return Verdict.UNKNOWN, f"the price of {unpriced.unpriced} isn't known; give price and power, or pricePerHour"
+    text = f"{apart.title} {costs[0]:.3f}, {whole.title} {costs[1]:.3f} USD a million tokens"
+    return (Verdict.PAYS if costs[0] < costs[1] else Verdict.DOES_NOT_PAY), text
+
+
+def corners(question: Question) -> list[Scenario]:
+    """Return the scenario at the ends of the uncertain inputs: both sides together, then each alone."""
+    ends: dict[str, tuple[float, float]] = {
+        one.name: (one.low, one.high)
+        for one in question.assumptions
+        if one.low is not None and one.high is not None
+    }
+    scenario = question.scenario
+    middle = scenario.efficiency
+
+    def scaled(part: Part, end: int) -> Part:
+        mfu, mbu = ends.get("prefill_mfu"), ends.get("decode_mbu")
+        device = part.replica.device
+        changed = replace(
+            device,
+            flops=device.flops and device.flops * (mfu[end] / middle.prefill_mfu if mfu else 1),
+            bandwidth=device.bandwidth and device.bandwidth * (mbu[end] / middle.decode_mbu if mbu else 1),
+        )
+        return replace(part, replica=replace(part.replica, device=changed))
+
+    if not ends:
+        return []
+    if scenario.prefill.replica.device.name == scenario.decode.replica.device.name:
+        pairs = ((0, 0), (1, 1))
+    else:
+        pairs = ((0, 0), (1, 1), (0, 1), (1, 0))  # type: ignore[assignment]
+    return [
+        replace(scenario, prefill=scaled(scenario.prefill, one), decode=scaled(scenario.decode, other))
+        for one, other in pairs
+    ]
+
+
+def answer(question: Question) -> Answer:
+    """Return the plan for a question."""
+    middle = candidates(question.scenario)
+    outcome = judge(middle)
+    elsewhere = [candidates(scenario) for scenario in corners(question)]
+    verdicts = {judge(found).verdict for found in elsewhere}
+    if verdicts - {outcome.verdict} and outcome.verdict in (Verdict.PAYS, Verdict.DOES_NOT_PAY):
+        others = ", ".join(sorted(verdicts - {outcome.verdict}))
+        outcome = replace(
+            outcome,
+            verdict=Verdict.TOO_CLOSE,
+            reason=f"{outcome.reason}; within the inputs' ranges the verdict is also: {others}",
+        )
+    ranked = rank(middle)
+    return Answer(
+        ranking=tuple(ranked),
+        outcome=outcome,
+        bands=tuple(_band(one, [middle, *elsewhere]) for one in ranked),
+        assumptions=question.assumptions,
+        scenario=question.scenario,
+    )
+
+
+def _band(candidate: Candidate, everywhere: list[list[Candidate]]) -> Band | None:
+    """Return the costs that the same way of serving (by kind and devices) has over all corners."""
+    costs = [
+        one.usd_per_million_tokens
+        for found in everywhere
+        for one in found
+        if (one.kind, _places(one)) == (candidate.kind, _places(candidate))
+        and one.usd_per_million_tokens is not None
+    ]
+    return Band(min(costs), max(costs)) if costs else None
+
+
+def _places(candidate: Candidate) -> tuple[tuple[str, str], ...]:
+    return tuple((pool.role, pool.device) for pool in candidate.pools)

@@ -1,0 +1,191 @@
+"""From a pool, its classes and its traffic to a scenario, with every assumption listed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hawk_api.v1alpha1 import Precision, Role
+
+from . import checks
+from .assumptions import Assumption, Given, gather
+from .scenario import Device, Part, Replica, Scenario, Targets
+from .work import ModelWork
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hawk_api.models import Geometry
+    from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPoolSpec
+    from hawk_api.v1alpha1.group import GroupSpec
+    from hawk_api.v1alpha1.scaling import Objective
+
+    from .scenario import Drafter
+
+__all__ = ["Question", "ask", "device_of"]
+
+SIXTEEN_BITS = (Precision.FLOAT16, Precision.BFLOAT16)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A scenario and what it takes for granted."""
+
+    scenario: Scenario
+    assumptions: tuple[Assumption, ...]
+    splits: bool
+    """Whether the pool declares groups of both roles."""
+
+
+def ask(
+    spec: HawkPoolSpec,
+    geometry: Geometry,
+    classes: Mapping[str, AcceleratorClassSpec],
+    given: Given,
+    drafter: Drafter | None = None,
+) -> Question:
+    """Return the question that a pool asks; raises MissingInputError for a figure that isn't known."""
+    inputs = gather(given, rails=spec.transfer.rails, chunk_layers=spec.transfer.chunk_layers)
+    work = ModelWork(geometry, spec.model.kv_dtype, spec.model.weights)
+    first, second = _sides(spec)
+    budget = spec.scaling.budget
+    scenario = Scenario(
+        work=work,
+        prefill=_part(first, classes, work),
+        decode=_part(second, classes, work),
+        workload=inputs.workload,
+        targets=Targets(_target(spec.objectives.ttft), _target(spec.objectives.itl)),
+        link=inputs.link,
+        efficiency=inputs.efficiency,
+        tariff=inputs.tariff,
+        budget_devices=budget.devices,
+        budget_usd_per_hour=None if budget.usd_per_hour is None else float(budget.usd_per_hour),
+        role_changes_per_hour=inputs.role_changes_per_hour,
+        drain_seconds=spec.drain.timeout,
+        drafter=drafter,
+    )
+    listed = [*_model(work), *_devices(scenario), *inputs.assumptions]
+    if len(spec.groups) > 2:
+        names = f"{first.name} and {second.name} of {len(spec.groups)}"
+        listed.append(Assumption("groups", names, "", "the first of each role is priced"))
+    return Question(scenario, tuple(listed), splits=first.name != second.name)
+
+
+def _sides(spec: HawkPoolSpec) -> tuple[GroupSpec, GroupSpec]:
+    def first(*roles: Role) -> GroupSpec:
+        for role in roles:
+            for group in spec.groups:
+                if group.role is role:
+                    return group
+        raise checks.InputError(
+            "groups", f"none has a role of {', '.join(roles)}", "add a group with one of these roles"
+        )
+
+    return first(Role.PREFILL, Role.BOTH), first(Role.DECODE, Role.BOTH)
+
+
+def _target(objective: Objective | None) -> tuple[float, float] | None:
+    return None if objective is None else (objective.percentile / 100, objective.target)
+
+
+def _part(group: GroupSpec, classes: Mapping[str, AcceleratorClassSpec], work: ModelWork) -> Part:
+    name = group.accelerator_class
+    if name is None:
+        raise checks.MissingInputError(
+            f"groups.{group.name}.acceleratorClass",
+            "a group on CPUs has no rates to plan with",
+            "name an AcceleratorClass that describes its devices",
+        )
+    if name not in classes:
+        raise checks.MissingInputError(
+            f"groups.{group.name}.acceleratorClass",
+            f"{name} is not a known AcceleratorClass",
+            "create it, or choose a shipped one",
+        )
+    device = device_of(name, classes[name], work)
+    return Part(group.name, Replica(device, group.accelerators_per_replica), group.replicas.max)
+
+
+def device_of(name: str, spec: AcceleratorClassSpec, work: ModelWork) -> Device:
+    """Return a class's figures, its FLOP/s at the precision of the model's weights."""
+
+    def number(value: Any) -> float | None:
+        return None if value is None else float(value)
+
+    roles = set(spec.roles)
+    return Device(
+        name=name,
+        flops=number(_flops(spec, work.precision or work.geometry.ffn_precision)),
+        memory=number(spec.memory),
+        bandwidth=number(spec.bandwidth),
+        watts=number(spec.power),
+        price_usd=number(spec.price),
+        price_per_hour_usd=number(spec.price_per_hour),
+        prefills=bool(roles & {Role.PREFILL, Role.BOTH}),
+        decodes=bool(roles & {Role.DECODE, Role.BOTH}),
+        startup_seconds=spec.startup,
+    )
+
+
+def _flops(spec: AcceleratorClassSpec, precision: Precision) -> Any:
+    """Return the rate at `precision`, else at 16 bits: narrower weights are then widened first."""
+    rates = spec.flops or {}
+    for wanted in (precision, *SIXTEEN_BITS):
+        if wanted in rates:
+            return rates[wanted]
+    return None
+
+
+def _model(work: ModelWork) -> list[Assumption]:
+    geometry = work.geometry
+    return [
+        Assumption(
+            "model", geometry.name, "", f"geometry: {geometry.layer_count} layers, {geometry.attention}"
+        ),
+        Assumption("parameters", float(geometry.weights.total), "", "derived from the geometry"),
+        Assumption(
+            "weight_bytes",
+            work.weight_bytes,
+            "bytes",
+            f"derived, {work.precision or 'as published'}",
+            option="spec.model.weights",
+        ),
+        Assumption(
+            "kv_bytes_per_token",
+            float(geometry.kv_bytes_per_token(work.kv_dtype)),
+            "bytes",
+            f"derived, {work.kv_dtype}",
+            option="spec.model.kvDtype",
+        ),
+    ]
+
+
+def _devices(scenario: Scenario) -> list[Assumption]:
+    listed = []
+    seen: set[str] = set()
+    for part in (scenario.prefill, scenario.decode):
+        device = part.replica.device
+        source = f"AcceleratorClass {device.name}"
+        listed.append(
+            Assumption(
+                f"{part.name}.devices_per_replica", float(part.replica.devices), "", f"group {part.name}"
+            )
+        )
+        if device.name in seen:
+            continue
+        seen.add(device.name)
+        for name, unit in (
+            ("flops", "FLOP/s"),
+            ("memory", "bytes"),
+            ("bandwidth", "bytes/s"),
+            ("watts", "W"),
+            ("price_usd", "USD"),
+            ("price_per_hour_usd", "USD/h"),
+            ("startup_seconds", "s"),
+        ):
+            value: float | None = getattr(device, name)
+            shown: float | str = "unknown" if value is None else value
+            listed.append(
+                Assumption(f"{device.name}.{name}", shown, unit, source, option=f"--set {device.name}.…")
+            )
+    return listed

@@ -1,0 +1,157 @@
+"""How replicas behave under steady traffic: a decode pool, and replicas that also prefill.
+
+Batches follow from Little's law: as many sequences as arrive while one is decoded.
+Around that mean they vary as a Poisson count does, and the ITL objective is held at its percentile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf, sqrt
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+from .roofline import Work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .roofline import Machine
+    from .scenario import Efficiency, Replica
+    from .work import DecodeStep, ModelWork
+
+__all__ = ["Decoding", "Limit", "Mixed", "decode_steadily", "fits", "mix_steadily", "most_sequences"]
+
+
+class Limit(StrEnum):
+    """What stops a pool from carrying more."""
+
+    NONE = ""
+    WEIGHTS = "weights don't fit"
+    MEMORY = "KV memory"
+    SLOTS = "batch slots"
+    ITL = "memory bandwidth (ITL)"
+    COMPUTE = "prefill compute (TTFT)"
+    LINK = "link"
+    FFN = "FFN devices"
+    BOUND = "replicas allowed"
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """A replica that decodes at a given arrival rate."""
+
+    batch: float
+    itl_seconds: float
+    """At the objective's percentile; infinite when the replica can't keep up."""
+    limit: Limit
+    """What is broken, NONE when all holds."""
+    step_seconds: float = inf
+    """Mean time of a step."""
+
+
+def fits(work: ModelWork, replica: Replica, efficiency: Efficiency) -> bool:
+    """Return whether the weights fit."""
+    return work.weight_bytes < replica.room(efficiency)
+
+
+def most_sequences(room: float, weight_bytes: float, state_bytes: float, slots: int) -> tuple[int, Limit]:
+    """Return how many sequences of `state_bytes` fit beside the weights, and what bounds them."""
+    if room <= weight_bytes:
+        return 0, Limit.WEIGHTS
+    by_memory = int((room - weight_bytes) / state_bytes) if state_bytes else slots
+    return (by_memory, Limit.MEMORY) if by_memory < slots else (slots, Limit.SLOTS)
+
+
+def _spread(mean: float, percentile: float) -> float:
+    """Return the count that a Poisson count of `mean` stays below with `percentile`."""
+    return mean + max(0.0, NormalDist().inv_cdf(percentile)) * sqrt(mean)
+
+
+def decode_steadily(
+    seconds: Callable[[float], float],
+    tokens_per_second: float,
+    *,
+    most: int,
+    bound: Limit,
+    target: tuple[float, float] | None,
+    held: float = 0.0,
+) -> Decoding:
+    """Return how a replica decodes `tokens_per_second` when a step of a batch takes `seconds(batch)`.
+
+    `most` sequences fit, because of `bound`; `held` of them are taken by requests still in transfer.
+    """
+    room = most - held
+    if most < 1 or room <= 0:
+        return Decoding(0, inf, bound)
+    if tokens_per_second * seconds(room) >= room:
+        return Decoding(room, inf, Limit.ITL if target and seconds(room) > target[1] else bound)
+    low, high = 0.0, room
+    for _ in range(30):
+        middle = (low + high) / 2
+        if tokens_per_second * seconds(middle) >= middle:
+            low = middle
+        else:
+            high = middle
+    percentile = target[0] if target else 0.5
+    crowd = max(1.0, _spread(high, percentile))
+    itl = seconds(min(crowd, room))
+    limit = Limit.NONE
+    if target and itl > target[1]:
+        limit = Limit.ITL
+    elif crowd > room:
+        limit = bound
+    return Decoding(high, itl, limit, seconds(high))
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """A replica that prefills in chunks between the tokens of its decodes."""
+
+    decoding: Decoding
+    prefill_seconds: float
+    """One prompt from its first chunk to its last, decodes in the same steps."""
+    busy: float
+    """Share of the time in steps that carry a chunk; 1 or more can't be served."""
+
+
+def mix_steadily(
+    prompt: Work,
+    pieces: int,
+    machine: Machine,
+    efficiency: Efficiency,
+    step: DecodeStep,
+    *,
+    arrivals: float,
+    tokens_per_second: float,
+    most: int,
+    bound: Limit,
+    itl: tuple[float, float] | None,
+) -> Mixed:
+    """Return how a replica serves `arrivals` prompts a second in `pieces` chunks each, and decodes beside.
+
+    In a step that carries a chunk decodes ride along: weights are read once, arithmetic adds up.
+    """
+    piece = Work(prompt.flops / pieces, prompt.nbytes)
+    carrying = step.timer(machine, efficiency.step_seconds, beside=piece)
+    plain = step.timer(machine, efficiency.step_seconds)
+    chunks = arrivals * pieces
+
+    def seconds(batch: float) -> float:
+        """Mean time of a step: those with a chunk and those without."""
+        share = chunks * carrying(batch)
+        return inf if share >= 1 else 1 / (chunks + (1 - share) / plain(batch))
+
+    found = decode_steadily(seconds, tokens_per_second, most=most, bound=bound, target=None)
+    busy = chunks * carrying(found.batch)
+    if busy >= 1:
+        found = Decoding(found.batch, inf, Limit.COMPUTE)
+    elif found.limit is Limit.NONE and itl:
+        crowd = max(1.0, _spread(found.batch, itl[0]))
+        # The share of steps, not of time, that carry a chunk is what a percentile of gaps sees.
+        carries = chunks * found.step_seconds > 1 - itl[0]
+        gap = carrying(min(crowd, most)) if carries else plain(min(crowd, most))
+        limit = Limit.ITL if gap > itl[1] else bound if crowd > most else Limit.NONE
+        found = Decoding(found.batch, gap, limit, found.step_seconds)
+    return Mixed(found, pieces * carrying(found.batch), busy)

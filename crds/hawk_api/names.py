@@ -13,14 +13,16 @@ import hashlib
 import re
 from typing import Final
 
-from hawk_api.base import DNS_LABEL
+from hawk_api.base import DNS_LABEL, DNS_SUBDOMAIN
 
 CHILD_LIMIT: Final = 52
 """A StatefulSet's revision label holds its name and 11 more characters; other kinds need less."""
 
 LABEL_LIMIT: Final = 63
 _HASH_LENGTH: Final = 8
+_NAME_LIMIT: Final = 253
 _LABEL: Final = re.compile(DNS_LABEL)
+_SUBDOMAIN: Final = re.compile(DNS_SUBDOMAIN)
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 
 
@@ -43,6 +45,11 @@ def label_value(text: str) -> str:
     if len(text) <= LABEL_LIMIT and _LABEL_VALUE.fullmatch(text):
         return text
     return _shorten(re.sub(r"[^-A-Za-z0-9_.]+", "-", text), _hash((text,)), LABEL_LIMIT)
+
+
+def is_subdomain(text: str) -> bool:
+    """Whether `text` can be the name of an object: a DNS subdomain of at most 253 characters."""
+    return len(text) <= _NAME_LIMIT and _SUBDOMAIN.fullmatch(text) is not None
 
 
 def _shorten(readable: str, digest: str, limit: int) -> str:

@@ -1,4 +1,4 @@
-"""The AcceleratorClasses that a release ships. Users add theirs, or replace one, as objects in the cluster."""
+"""The AcceleratorClasses that a release ships. Users add theirs, or replace one, in the cluster."""
 
 from __future__ import annotations
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from hawk_api import duration, ratio
+from hawk_api import duration, quantity, ratio
 from hawk_api.policy.violation import error, warning
 from hawk_api.reasons import Reason
 
@@ -34,11 +35,12 @@ def money(spec: HawkPoolSpec, context: Context) -> Iterator[Violation]:
     if budget is None:
         return
     priced = [(group, known.price_per_hour) for group in spec.groups if (known := context.class_of(group))]
-    least = sum(group.replicas.min * group.devices * price for group, price in priced if price is not None)
+    costs = (group.replicas.min * group.devices * price for group, price in priced if price is not None)
+    least = sum(costs, Decimal(0))
     if least > budget:
         yield error(
             "spec.scaling.budget.usdPerHour",
-            f"{budget} is less than the {least} that the groups' replicas.min cost; "
+            f"{quantity.format(budget)} is less than the {quantity.format(least)} that replicas.min cost; "
             "raise the budget or lower replicas.min",
         )
     for group, price in priced:

@@ -36,6 +36,7 @@ class Entry:
 
 
 COMMANDS: tuple[Entry, ...] = (
+    Entry("validate", "hawk_operator.cli.validate", "validate", "Check manifests without a cluster."),
     Entry("kv", "hawk_operator.cli.kv", "kv", "Size of a KV cache, and how long it takes to move."),
 )
 """Every command, in the order of the overview. Keep one line an entry."""

@@ -1,20 +1,16 @@
 """hawk kv: how large a model's KV cache is, and how long it takes to move."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from hawk_api.models import ConfigError, Geometry, parse_config, preset, presets
 from hawk_api.v1alpha1 import DataType
 from hawk_operator.cli.output import Output, OutputOption, emit, fail, rows
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,167 @@
+"""Whole manifests, checked without a cluster: the shape first, then the chain of checks.
+
+A finding's field is a path in the form that the API server uses (spec.groups[0].replicas.min), whichever step
+made it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from hawk_api import names, policy
+from hawk_api.base import API_VERSION, Model
+from hawk_api.policy.violation import error, suggestion
+from hawk_api.v1alpha1 import KINDS, AcceleratorClassSpec, HawkPool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pydantic_core import ErrorDetails
+
+    from hawk_api.base import Resource
+    from hawk_api.policy import Violation
+
+_KINDS: dict[str, type[Resource]] = {kind.kind_info.kind: kind for kind in KINDS}
+
+
+def validate(
+    obj: object,
+    classes: Mapping[str, AcceleratorClassSpec] | None = None,
+    config_maps: Mapping[tuple[str, str], str] | None = None,
+) -> tuple[Violation, ...]:
+    """All findings about one object, errors first; none means that it is valid.
+
+    `classes` are AcceleratorClasses by name, `config_maps` texts by (ConfigMap, key), as far as known.
+    """
+    head = _head(obj)
+    if head:
+        return head
+    assert isinstance(obj, dict)
+    try:
+        made = parse(obj)
+    except ValidationError as problem:
+        return tuple(shape_errors(problem, obj))
+    if isinstance(made, HawkPool):
+        reference = made.spec.model.config_map_ref
+        text = (config_maps or {}).get((reference.name, reference.key)) if reference else None
+        return policy.check(made.spec, classes, text)
+    return ()
+
+
+def parse(obj: Mapping[str, Any]) -> Resource:
+    """The typed object, as strict as the API server. Raises `pydantic.ValidationError`."""
+    return _KINDS[str(obj.get("kind"))].model_validate(obj, context={"wire": True})
+
+
+def _head(obj: object) -> tuple[Violation, ...]:
+    """What says which object this is."""
+    if not isinstance(obj, dict):
+        return (error("(document)", f"is {type(obj).__name__} and not an object; give a manifest"),)
+    kind = obj.get("kind")
+    if kind not in _KINDS:
+        return (error("kind", f"{kind!r} is no kind of {API_VERSION}; {suggestion(str(kind), _KINDS)}"),)
+    if obj.get("apiVersion") != API_VERSION:
+        return (error("apiVersion", f"{obj.get('apiVersion')!r} is not served; write {API_VERSION}"),)
+    metadata = obj.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(name, str) or not names.is_subdomain(name):
+        return (
+            error("metadata.name", f"{name!r} is no object name; use at most 253 of a-z, 0-9, '-' and '.'"),
+        )
+    return ()
+
+
+def shape_errors(problem: ValidationError, obj: Mapping[str, Any]) -> list[Violation]:
+    """Pydantic's findings in our words, without those that only follow from others."""
+    details = problem.errors(include_url=False, include_context=True)
+    places = [detail["loc"] for detail in details]
+    return [
+        error(path(detail["loc"]), _message(detail, obj))
+        for detail in details
+        if detail["type"] != "too_short" or not _has_deeper(detail["loc"], places)
+    ]
+
+
+def _has_deeper(place: tuple[int | str, ...], places: Iterable[tuple[int | str, ...]]) -> bool:
+    return any(len(other) > len(place) and other[: len(place)] == place for other in places)
+
+
+def path(place: Iterable[int | str]) -> str:
+    """("spec", "groups", 0, "name") as spec.groups[0].name."""
+    made = ""
+    for part in place:
+        if part == "[key]":
+            continue
+        made += f"[{part}]" if isinstance(part, int) else f".{part}" if made else part
+    return made or "(document)"
+
+
+def _message(detail: ErrorDetails, obj: Mapping[str, Any]) -> str:
+    kind, given, context = detail["type"], detail["input"], detail.get("ctx", {})
+    shown = _shown(given)
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "extra_forbidden":
+        return _unknown_field(detail["loc"], obj)
+    if kind in _MESSAGES:
+        return _MESSAGES[kind](shown, context)
+    return f"{shown}: {detail['msg'].lower()}; correct it"
+
+
+_MESSAGES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
+    "missing": lambda _, __: "is required; add it",
+    "enum": lambda given, ctx: f"unsupported value {given}; use {ctx['expected']}",
+    "literal_error": lambda given, ctx: f"unsupported value {given}; use {ctx['expected']}",
+    "int_type": lambda given, _: f"{given} is not a whole number; write it without quotes or fraction",
+    "bool_type": lambda given, _: f"{given} is not a boolean; write true or false",
+    "string_type": lambda given, _: f"{given} is not a string; put it in quotes",
+    "dict_type": lambda given, _: f"{given} is not a map; write keys and values",
+    "model_type": lambda given, _: f"{given} is not an object; write its fields",
+    "tuple_type": lambda given, _: f"{given} is not a list; write one item a line, each with '-'",
+    "greater_than_equal": lambda given, ctx: f"{given} is below {ctx['ge']}; give {ctx['ge']} or more",
+    "less_than_equal": lambda given, ctx: f"{given} is above {ctx['le']}; give at most {ctx['le']}",
+    "too_short": lambda _, ctx: f"has too few items; give at least {ctx['min_length']}",
+    "too_long": lambda _, ctx: f"has too many items; give at most {ctx['max_length']}",
+    "string_too_short": lambda _, ctx: f"is too short; give at least {ctx['min_length']} characters",
+    "string_too_long": lambda _, ctx: f"is too long; give at most {ctx['max_length']} characters",
+    "string_pattern_mismatch": lambda given, ctx: f"{given} does not match {ctx['pattern']}; correct it",
+}
+
+
+def _unknown_field(place: tuple[int | str, ...], obj: Mapping[str, Any]) -> str:
+    name = str(place[-1])
+    known = _fields_at(place[:-1], obj)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"unknown field; did you mean {near[0]}?" if near else "unknown field; remove it"
+
+
+def _fields_at(place: tuple[int | str, ...], obj: Mapping[str, Any]) -> list[str]:
+    """Names of the fields that the model at `place` has, by following the annotations."""
+    model: Any = _KINDS.get(str(obj.get("kind")))
+    for part in place:
+        if isinstance(part, int):
+            continue
+        fields = getattr(model, "model_fields", {})
+        field = next((f for name, f in fields.items() if part in {name, f.alias}), None)
+        model = _model_in(field.annotation) if field else None
+    fields = getattr(model, "model_fields", {})
+    return [field.alias or name for name, field in fields.items()]
+
+
+def _model_in(annotation: Any) -> type[Model] | None:
+    """The model in an optional or a list annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, Model):
+        return annotation
+    found = (_model_in(part) for part in getattr(annotation, "__args__", ()))
+    return next((model for model in found if model is not None), None)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+__all__ = ["parse", "path", "shape_errors", "validate"]

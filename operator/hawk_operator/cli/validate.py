@@ -1,0 +1,165 @@
+"""hawk validate: manifests checked without a cluster, as the API server and the operator check them."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.table import Table
+
+from hawk_api.base import API_VERSION
+from hawk_api.catalogue import shipped
+from hawk_api.policy import Severity, Violation
+from hawk_api.v1alpha1 import AcceleratorClass, AcceleratorClassSpec
+from hawk_api.validation import validate as validate_object
+from hawk_operator.cli.output import Output, OutputOption, emit, fail, rows
+
+MAX_BYTES = 16_000_000
+"""Largest input that is read: many times what an API server takes."""
+
+MAX_NODES = 1_000_000
+"""Most values in an input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One object of an input, with where it came from."""
+
+    file: str
+    index: int
+    body: Any
+
+    @property
+    def title(self) -> str:
+        """Kind and name, as far as they are there."""
+        body = self.body if isinstance(self.body, dict) else {}
+        metadata = body.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        return f"{body.get('kind', '?')}/{name or '?'}"
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is one of HawkPool's kinds, or nothing that could be told apart."""
+        if not isinstance(self.body, dict):
+            return True
+        version = str(self.body.get("apiVersion", API_VERSION))
+        return version.partition("/")[0] == API_VERSION.partition("/")[0]
+
+
+def validate(
+    files: Annotated[list[Path], typer.Argument(help="Manifests, YAML or JSON; - reads standard input.")],
+    *,
+    no_classes: Annotated[
+        bool, typer.Option("--no-classes", help="Don't compare acceleratorClass with the shipped classes.")
+    ] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Check manifests without a cluster. Exit status 2 where an object is invalid.
+
+    Objects of other API groups are skipped; AcceleratorClasses and ConfigMaps in the files count as known.
+    """
+    documents = [document for file in files for document in load(file)]
+    classes = None if no_classes else {**shipped(), **_classes_in(documents)}
+    maps = _config_maps_in(documents)
+    ours = [document for document in documents if document.is_ours]
+    if not ours:
+        fail(f"FILE: no object of {API_VERSION} in {', '.join(map(str, files))}; give a HawkPool's manifest")
+    found = [(document, validate_object(document.body, classes, maps)) for document in ours]
+    emit(_report(found), output, lambda: _table(found))
+    if any(violation.severity is Severity.ERROR for _, violations in found for violation in violations):
+        raise typer.Exit(2)
+
+
+def load(path: Path) -> Iterator[Document]:
+    """The objects in a file or, for -, in standard input; a List's items one by one."""
+    name = "standard input" if str(path) == "-" else str(path)
+    try:
+        raw = sys.stdin.buffer.read(MAX_BYTES + 1) if str(path) == "-" else _read(path)
+        if len(raw) > MAX_BYTES:
+            fail(f"{name}: larger than {MAX_BYTES} bytes; an API server takes 1.5 MB an object")
+        bodies = list(yaml.safe_load_all(raw.decode("utf-8")))
+    except OSError as error:
+        fail(f"{name}: {error.strerror or error}; give a file that can be read")
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        fail(f"{name}: not YAML or JSON: {' '.join(str(error).split())}; correct it")
+    if _is_larger(bodies, MAX_NODES):
+        fail(f"{name}: more than {MAX_NODES} values once its YAML aliases are followed; write fewer")
+    index = 0
+    for body in bodies:
+        if body is None:
+            continue
+        listed = isinstance(body, dict) and str(body.get("kind", "")).endswith("List")
+        for item in body.get("items") or () if listed else (body,):
+            yield Document(name, index, item)
+            index += 1
+
+
+def _is_larger(value: object, limit: int) -> bool:
+    """Whether more than `limit` values are in `value`: YAML aliases make large things of small files."""
+    waiting, seen = [value], 0
+    while waiting:
+        item = waiting.pop()
+        seen += 1
+        if seen > limit:
+            return True
+        if isinstance(item, dict):
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
+    return False
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(MAX_BYTES + 1)
+
+
+def _classes_in(documents: Sequence[Document]) -> dict[str, AcceleratorClassSpec]:
+    """The valid AcceleratorClasses among the documents; invalid ones are reported as what they are."""
+    found = {}
+    for document in documents:
+        body = document.body
+        if isinstance(body, dict) and body.get("kind") == "AcceleratorClass" and not validate_object(body):
+            made = AcceleratorClass.model_validate(body)
+            found[made.metadata.name] = made.spec
+    return found
+
+
+def _config_maps_in(documents: Sequence[Document]) -> dict[tuple[str, str], str]:
+    found = {}
+    for document in documents:
+        body = document.body
+        if isinstance(body, dict) and body.get("kind") == "ConfigMap" and isinstance(body.get("data"), dict):
+            name = str((body.get("metadata") or {}).get("name"))
+            found.update({(name, str(key)): str(text) for key, text in body["data"].items()})
+    return found
+
+
+def _report(found: Sequence[tuple[Document, tuple[Violation, ...]]]) -> dict[str, Any]:
+    return {
+        "valid": not any(v.severity is Severity.ERROR for _, violations in found for v in violations),
+        "objects": [
+            {
+                "file": document.file,
+                "index": document.index,
+                "object": document.title,
+                "violations": [
+                    {"severity": v.severity, "field": v.field, "reason": v.reason, "message": v.message}
+                    for v in violations
+                ],
+            }
+            for document, violations in found
+        ],
+    }
+
+
+def _table(found: Sequence[tuple[Document, tuple[Violation, ...]]]) -> Table:
+    lines: list[tuple[str, str, str, str]] = []
+    for document, violations in found:
+        lines += [(document.title, str(v.severity), v.field, v.message) for v in violations]
+        if not violations:
+            lines.append((document.title, "valid", "", ""))
+    return rows(None, ("object", "result", "field", "message"), lines)

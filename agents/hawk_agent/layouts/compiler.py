@@ -104,13 +104,9 @@ def boxes(source: Layout, destination: Layout) -> list[tuple[Piece, ...]]:
 
 
 def fills(destination: Layout) -> Iterator[Program]:
-    """The padding of ragged tails, as programs that write zeros.
-
-    Only the destination's own last tile or page of an axis is padded, and only by the transfer
-    whose window ends where the axis ends: an earlier one would overwrite what follows it.
-    """
+    """The padding of ragged tails (see `Layout.padded_stop`), as programs that write zeros."""
     windows = [
-        (e.start, e.stop, _padded(destination, axis))
+        (e.start, e.stop, destination.padded_stop(axis))
         for axis, e in zip(AXES, destination.extents, strict=True)
     ]
     if any(start == stop for start, stop, _ in windows):
@@ -136,23 +132,16 @@ def _shift(piece: Piece, by: int) -> Piece:
     return Piece(piece.first + by, piece.loops)
 
 
-def _padded(layout: Layout, axis: str) -> int:
-    """Where the window of an axis ends when the padding it must write is included."""
-    extent = layout.extent(axis)
-    inner = 1
-    for size in groups(layout, axis):
-        inner *= size
-    return -(-extent.size // inner) * inner if extent.stop == extent.size else extent.stop
-
-
 def unit(source: Layout, destination: Layout) -> int:
     """Bytes of the digest's unit: the largest power of two up to a word that no side ever splits.
 
     It depends on the feature axis alone, so that windows of layers, heads or tokens of one pair
     hash the same units and their digests add up.
     """
-    left, right = source.levels("d"), destination.levels("d")
-    if any(digits and digits[0].stride != 1 for digits in (left, right)):
+    finest = [
+        next((digit for digit in side.levels("d") if digit.size > 1), None) for side in (source, destination)
+    ]
+    if any(digit and digit.stride != 1 for digit in finest):
         return gcd(WORD, destination.itemsize)
     whole = 0
     for extent in (source.extent("d"), destination.extent("d")):

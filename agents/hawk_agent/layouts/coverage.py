@@ -66,7 +66,7 @@ def prove(source: Layout, destination: Layout, moves: Iterable[Program], zeros: 
                 "nothing was moved: this is a defect of the compiler, please report both layouts"
             )
     point = random_point(index=False)
-    windows = [(e.start, _padded(destination, i)) for i, e in enumerate(destination.extents)]
+    windows = [(destination.extent(axis).start, destination.padded_stop(axis)) for axis in AXES]
     written = sum(_program(p, point, "destination", destination.itemsize) for p in [*moves, *zeros]) % _P
     if written != _layout(destination, windows, order, [0] * len(AXES), point):
         raise CoverageError(
@@ -162,11 +162,3 @@ def _starts(layout: Layout, destination: Layout) -> list[int]:
     """By how much a logical index of the destination exceeds this layout's, modulo the group order."""
     pairs = zip(layout.extents, destination.extents, strict=True)
     return [(there.start - here.start) % (_P - 1) for here, there in pairs]
-
-
-def _padded(layout: Layout, axis: int) -> int:
-    extent = layout.extents[axis]
-    inner = 1
-    for digit in layout.levels(AXES[axis])[:-1]:
-        inner *= digit.size
-    return -(-extent.size // inner) * inner if extent.stop == extent.size else extent.stop

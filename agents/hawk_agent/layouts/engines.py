@@ -6,47 +6,100 @@
 
 from __future__ import annotations
 
+import os
+from array import array
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hawk_agent.layouts import digest as _digest
 from hawk_agent.layouts import fallback
+from hawk_agent.layouts.errors import LayoutError
 from hawk_agent.layouts.loops import Loop, Program, part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from hawk_agent.layouts.buffers import Bytes, Table
+
+try:
+    from hawk_agent.layouts import _kernel
+except ImportError:  # built without a compiler
+    _kernel = None  # type: ignore[assignment]
+
+STREAM_FROM = 4 << 20
+"""Bytes from which stores go past the caches: less may still be in them when it is read next."""
 
 _STRIPE = 4096
 """Bytes that a sampled digest takes at a time."""
 
 
+def available() -> list[str]:
+    """The engines that this machine can run, best first."""
+    paths = _kernel.paths() if _kernel is not None else ()
+    return [*(f"c-{path}" for path in reversed(paths)), "numpy"]
+
+
 def engine() -> str:
-    """The engine that runs now, such as ``c-avx2`` or ``numpy``."""
-    return "numpy"
+    """The engine that runs now, such as ``c-avx2`` or ``numpy``.
+
+    Raises:
+        LayoutError: `HAWK_ENGINE` names one that this machine can't run.
+    """
+    forced = os.environ.get("HAWK_ENGINE")
+    if not forced:
+        return _best()
+    if forced not in available():
+        raise LayoutError(f"HAWK_ENGINE: {forced!r} can't run here; use one of {', '.join(available())}")
+    return forced
+
+
+@lru_cache(maxsize=1)
+def _best() -> str:
+    return available()[0]
 
 
 def copy(
-    programs: Iterable[Program],
+    programs: Sequence[Program],
     source: Bytes,
     destination: Bytes,
     tables: tuple[Table, Table],
     pages: tuple[int, int],
-) -> None:
-    """Run programs that copy. `tables` and `pages` are the source's and the destination's."""
+    *,
+    key: int | None = None,
+    unit: int = 1,
+) -> int | None:
+    """Run programs that copy. `tables` and `pages` are the source's and the destination's.
+
+    With a key, the programs must be in logical runs of whole units, and the digest of what was
+    read comes back; the C kernel hashes while it copies.
+    """
+    path = engine()
+    if path != "numpy":
+        words = (0, 0, 0) if key is None else (*_digest.schedule(key), unit)
+        stream = sum(program.nbytes for program in programs) >= STREAM_FROM
+        found = _kernel.copy(
+            path[2:], _encode(tuple(programs)), source, destination, *tables, *pages, stream, words
+        )
+        return None if key is None else found
     for program in programs:
         fallback.copy(program, source, destination, tables, pages)
+    if key is None:
+        return None
+    return digest(programs, source, tables[0], pages[0], side=0, unit=unit, key=key)
 
 
-def fill(programs: Iterable[Program], destination: Bytes, table: Table, page: int) -> None:
+def fill(programs: Sequence[Program], destination: Bytes, table: Table, page: int) -> None:
     """Run programs that write zeros."""
+    if engine() != "numpy":
+        _kernel.fill(_encode(tuple(programs)), destination, table, page)
+        return
     for program in programs:
         fallback.fill(program, destination, table, page)
 
 
 def digest(
-    programs: Iterable[Program],
+    programs: Sequence[Program],
     buffer: Bytes,
     table: Table,
     page: int,
@@ -56,31 +109,65 @@ def digest(
     key: int,
     sample: int = 1,
 ) -> int:
-    """The digest of what programs read (side 0) or write (side 1)."""
+    """The digest of what programs read (side 0) or write (side 1), of one stripe in `sample`."""
+    path = engine()
+    striped = tuple(map(stripes, programs)) if sample > 1 else tuple(programs)
+    if path != "numpy":
+        words = (*_digest.schedule(key), unit)
+        chance = (*_digest.schedule(key ^ _digest.MASK), sample)
+        return _kernel.digest(path[2:], _encode(striped), buffer, table, page, bool(side), words, chance)
     total = 0
-    for number, program in enumerate(programs):
+    for number, program in enumerate(striped):
         for piece in _sampled(program, number, key, sample):
             total += fallback.hash_side(piece, buffer, table, page, side=side, unit=unit, key=key)
     return total & _digest.MASK
 
 
+@lru_cache(maxsize=4096)
+def _encode(programs: tuple[Program, ...]) -> array[int]:
+    """Programs as the kernel reads them: seven words, then six for each loop."""
+    words = array("q")
+    for p in programs:
+        words.extend(
+            (len(p.loops), p.source, p.destination, p.logical, p.source_entry, p.destination_entry, p.run)
+        )
+        for loop in p.loops:
+            words.extend((loop.count, *loop.steps))
+    return words
+
+
 def _sampled(program: Program, number: int, key: int, sample: int) -> list[Program]:
+    """The blocks of a striped program that a sample takes."""
     if sample <= 1:
         return [program]
-    striped = _stripes(program)
-    each = max(1, _STRIPE // striped.run)
-    stripes = -(-striped.runs // each)
-    pieces: list[Program] = []
-    for pick in _digest.picks(stripes, sample, key, number).tolist():
-        pieces += part(striped, pick * each, min(each, striped.runs - pick * each))
-    return pieces
+    block = 1
+    for loop in program.loops[-2:][::-1]:
+        if loop.source_step or loop.destination_step:
+            break
+        block *= loop.count
+    picks = _digest.picks(program.runs // block, sample, key, number)
+    return [piece for pick in picks.tolist() for piece in part(program, pick * block, block)]
 
 
-def _stripes(program: Program) -> Program:
-    """The same program with long runs cut, so that a sample may take a part of one."""
+@lru_cache(maxsize=4096)
+def stripes(program: Program) -> Program:
+    """The same program, its two inner loops cut to blocks of some 4 KiB: what a sample takes at a time."""
     cut = _STRIPE
     while program.run % cut:
         cut //= 2
-    if program.run <= _STRIPE or cut < 64:
-        return program
-    return replace(program, loops=(*program.loops, Loop(program.run // cut, cut, cut, cut)), run=cut)
+    if program.run > _STRIPE and cut >= 64:
+        program = replace(program, loops=(*program.loops, Loop(program.run // cut, cut, cut, cut)), run=cut)
+    *outer, inner = program.loops or (Loop(1, 0, 0, 0),)
+    most = max(1, _STRIPE // program.run)
+    if inner.count > most and not inner.source_step and not inner.destination_step:
+        fine = next(n for n in range(most, 0, -1) if inner.count % n == 0)
+        outer.append(replace(_scale(inner, fine), count=inner.count // fine))
+        inner = replace(inner, count=fine)
+    block = inner.count * (outer[-1].count if outer else 1)
+    # A loop of one turn keeps the loops outside it out of the block, which is the inner two.
+    inside = (inner,) if block * program.run <= _STRIPE else (inner, Loop(1, 0, 0, 0))
+    return replace(program, loops=(*outer, *inside))
+
+
+def _scale(loop: Loop, by: int) -> Loop:
+    return Loop(loop.count, *(step * by for step in loop.steps))

@@ -163,6 +163,18 @@ class Layout:
         """The digits of an axis, finest first."""
         return sorted((d for d in self.digits if d.axis == axis), key=lambda d: d.level)
 
+    def padded_stop(self, axis: str) -> int:
+        """Where the window of an axis ends when the padding that goes with it is included.
+
+        Only the last tile or page of an axis is padded, and only by the transfer whose window ends
+        where the axis ends: an earlier one would overwrite what follows it.
+        """
+        extent = self.extent(axis)
+        if extent.stop != extent.size or extent.count == 0:
+            return extent.stop
+        inner = prod(digit.size for digit in self.levels(axis)[:-1])
+        return -(-extent.size // inner) * inner
+
     def narrow(self, axis: str, start: int, stop: int) -> Layout:
         """The same memory with the window [start, stop) of an axis, counted from the present window.
 

@@ -87,9 +87,10 @@ class Nest:
         write = as_bytes("destination", destination, self.destination.nbytes, writable=True)
         refuse_overlap(read, write)
         tables = (self._source_table(source_blocks), self._destination_table(destination_blocks))
-        engines.copy(self.moves, read, write, tables, self.pages)
+        programs = self.moves if key is None else self.units
+        digest = engines.copy(programs, read, write, tables, self.pages, key=key, unit=self.unit)
         engines.fill(self.zeros, write, tables[1], self.pages[1])
-        return None if key is None else self._digest(read, tables[0], 0, key, 1)
+        return digest
 
     def zero_padding(self, destination: object, *, destination_blocks: Blocks = None) -> None:
         """Clear the destination's padding only, as a receiver does that places the payload itself."""

@@ -1,0 +1,231 @@
+/* One vector path of the kernel. `_kernel.c` includes this file once a path, with these defined:
+ *
+ *   NAME(x)       x with the path's suffix          TARGET         the function attribute that allows its instructions
+ *   VBYTES        bytes of a vector                 vec            its type
+ *   vload/vstore  unaligned                         vstream(p, v)  past the caches; p is VBYTES-aligned
+ *   gatherN(p,s)  a vector from pieces of N bytes that stand s bytes apart (N from 2 up to VBYTES / 2)
+ *   add64 add32 xor_ mul32 high32 swap32 splat64 iota sum64      the digest's arithmetic on 64-bit lanes
+ *   PREFETCH(p)   a hint                            FENCE()        orders streamed stores before later ones
+ */
+
+/* Every 64 bytes moved, one line of the next block is fetched: a steady trickle beats a burst. */
+#define LINE 64
+#define VECTORS (LINE / VBYTES)
+#define FETCH()                                   \
+    do {                                          \
+        if (lines)                                \
+            PREFETCH(ahead->base + *lines++);     \
+    } while (0)
+
+TARGET static inline void NAME(move)(uint8_t *to, const uint8_t *from, int64_t bytes, Ahead *ahead, int stream)
+{
+    const int32_t *lines = ahead->lines;
+    int64_t i = 0;
+    if (stream && (uintptr_t)to % VBYTES == 0) {
+        for (; i + LINE <= bytes; i += LINE) {
+            FETCH();
+            for (int v = 0; v < LINE; v += VBYTES)
+                vstream(to + i + v, vload(from + i + v));
+        }
+        for (; i + VBYTES <= bytes; i += VBYTES)
+            vstream(to + i, vload(from + i));
+    }
+    for (; i + VBYTES <= bytes; i += VBYTES)
+        vstore(to + i, vload(from + i));
+    memcpy(to + i, from + i, (size_t)(bytes - i));
+    ahead->lines = lines;
+}
+
+/* A row whose runs stand side by side at the destination: whole vectors are put together from pieces. */
+#define GATHER(N, PIECES_AT)                                                                           \
+    TARGET static inline void NAME(gather_row_##N)(const Block *b, const uint8_t *from, uint8_t *to,   \
+                                                   Ahead *ahead, int stream)                           \
+    {                                                                                                  \
+        enum { PIECES = VBYTES / N };                                                                  \
+        const int64_t step = b->run_source, runs = b->runs;                                            \
+        const int32_t *lines = ahead->lines;                                                           \
+        int64_t i = 0;                                                                                 \
+        if (stream) {                                                                                  \
+            for (; i + PIECES * VECTORS <= runs; i += PIECES * VECTORS) {                              \
+                FETCH();                                                                               \
+                for (int v = 0; v < VECTORS; v++, from += PIECES * step, to += VBYTES)                 \
+                    vstream(to, PIECES_AT(from, step));                                                \
+            }                                                                                          \
+            for (; i + PIECES <= runs; i += PIECES, from += PIECES * step, to += VBYTES)               \
+                vstream(to, PIECES_AT(from, step));                                                    \
+        } else {                                                                                       \
+            for (; i + PIECES <= runs; i += PIECES, from += PIECES * step, to += VBYTES)               \
+                vstore(to, PIECES_AT(from, step));                                                     \
+        }                                                                                              \
+        for (; i < runs; i++, from += step, to += N)                                                   \
+            memcpy(to, from, N);                                                                       \
+        ahead->lines = lines;                                                                          \
+    }
+#define WHOLE(p, s) vload(p)
+
+GATHER(2, gather2)
+GATHER(4, gather4)
+#if VBYTES == 8
+GATHER(8, WHOLE)
+#else
+GATHER(8, gather8)
+#if VBYTES == 16
+GATHER(16, WHOLE)
+#else
+GATHER(16, gather16)
+#if VBYTES == 32
+GATHER(32, WHOLE)
+#else
+GATHER(32, gather32)
+#endif
+#endif
+#endif
+#undef GATHER
+#undef WHOLE
+
+#if VBYTES <= 16
+/* Runs of two to four vectors: a line at a time all the same. */
+TARGET static inline void NAME(gather_row_32)(const Block *b, const uint8_t *from, uint8_t *to, Ahead *ahead, int stream)
+{
+    const int64_t step = b->run_source, runs = b->runs;
+    const int32_t *lines = ahead->lines;
+    int64_t i = 0;
+    if (stream) {
+        for (; i + 2 <= runs; i += 2, from += 2 * step, to += LINE) {
+            FETCH();
+            for (int v = 0; v < 32; v += VBYTES) {
+                vstream(to + v, vload(from + v));
+                vstream(to + 32 + v, vload(from + step + v));
+            }
+        }
+    }
+    for (; i < runs; i++, from += step, to += 32)
+        memcpy(to, from, 32);
+    ahead->lines = lines;
+}
+#endif
+
+TARGET static inline void NAME(row)(const Block *b, const uint8_t *from, uint8_t *to, Ahead *ahead, int stream)
+{
+    if (b->run_destination == b->run) {
+        const int aligned = stream && (uintptr_t)to % VBYTES == 0;
+        switch (b->run) {
+        case 2: NAME(gather_row_2)(b, from, to, ahead, aligned); return;
+        case 4: NAME(gather_row_4)(b, from, to, ahead, aligned); return;
+        case 8: NAME(gather_row_8)(b, from, to, ahead, aligned); return;
+#if VBYTES >= 16
+        case 16: NAME(gather_row_16)(b, from, to, ahead, aligned); return;
+#endif
+        case 32: NAME(gather_row_32)(b, from, to, ahead, aligned); return;
+        default: break;
+        }
+    }
+    for (int64_t i = 0; i < b->runs; i++)
+        NAME(move)(to + i * b->run_destination, from + i * b->run_source, b->run, ahead, stream);
+}
+
+TARGET static void NAME(copy)(const Block *b, const uint8_t *source, uint8_t *destination, Ahead ahead, int stream)
+{
+    for (int64_t i = 0; i < b->rows; i++)
+        NAME(row)(b, source + i * b->row_source, destination + i * b->row_destination, &ahead, stream);
+}
+
+TARGET static inline vec NAME(place_key)(vec places, vec first, vec second)
+{
+    vec x = add64(places, first);
+    x = add64(mul32(x, splat64(0x9E3779B1u)), swap32(x));
+    x = xor_(x, second);
+    return add64(mul32(x, splat64(0x85EBCA77u)), swap32(x));
+}
+
+/* The vectors of a row whose runs are one vector each: what tiles are made of, so it has its own loop. */
+TARGET static inline vec NAME(hash_row)(const Block *b, const uint8_t *from, vec places, vec first, vec second)
+{
+    const vec step = splat64((uint64_t)b->run_logical / 8);
+    vec sum = splat64(0);
+    for (int64_t j = 0; j < b->runs; j++, from += b->run_source) {
+        const vec mixed = add32(vload(from), NAME(place_key)(places, first, second));
+        sum = add64(sum, mul32(mixed, high32(mixed)));
+        places = add64(places, step);
+    }
+    return sum;
+}
+
+TARGET static uint64_t NAME(hash)(const Block *b, const uint8_t *source, uint64_t logical, const Key *key)
+{
+    const int64_t vectors = key->unit == 8 ? b->run / VBYTES * VBYTES : 0;
+    const vec first = splat64(key->first), second = splat64(key->second);
+    vec sum = splat64(0);
+    uint64_t rest = 0;
+    for (int64_t i = 0; i < b->rows; i++) {
+        const uint8_t *from = source + i * b->row_source;
+        uint64_t at = logical + (uint64_t)(i * b->row_logical);
+        if (vectors == VBYTES && b->run == VBYTES) {
+            sum = add64(sum, NAME(hash_row)(b, from, add64(splat64(at / 8), iota()), first, second));
+            continue;
+        }
+        for (int64_t j = 0; j < b->runs; j++, from += b->run_source, at += (uint64_t)b->run_logical) {
+            vec places = add64(splat64(at / 8), iota());
+            for (int64_t k = 0; k < vectors; k += VBYTES) {
+                const vec mixed = add32(vload(from + k), NAME(place_key)(places, first, second));
+                sum = add64(sum, mul32(mixed, high32(mixed)));
+                places = add64(places, splat64(VBYTES / 8));
+            }
+            if (vectors < b->run)
+                rest += hash_units(from + vectors, b->run - vectors, at + (uint64_t)vectors, key);
+        }
+    }
+    return rest + sum64(sum);
+}
+
+TARGET static void NAME(plain)(const uint8_t *source, uint8_t *destination, size_t bytes, int stream)
+{
+    size_t i = 0;
+    if (stream) {
+        for (; i < bytes && (uintptr_t)(destination + i) % VBYTES; i++)
+            destination[i] = source[i];
+        for (; i + 4 * VBYTES <= bytes; i += 4 * VBYTES) {
+            vec a = vload(source + i), b = vload(source + i + VBYTES);
+            vec c = vload(source + i + 2 * VBYTES), d = vload(source + i + 3 * VBYTES);
+            vstream(destination + i, a);
+            vstream(destination + i + VBYTES, b);
+            vstream(destination + i + 2 * VBYTES, c);
+            vstream(destination + i + 3 * VBYTES, d);
+        }
+    }
+    memcpy(destination + i, source + i, bytes - i);
+}
+
+static void NAME(fence)(void) { FENCE(); }
+
+static const Path NAME(path) = {
+    PATH_NAME, NAME(available), NAME(copy), NAME(hash), NAME(plain), NAME(fence),
+};
+
+#undef NAME
+#undef TARGET
+#undef VBYTES
+#undef vec
+#undef vload
+#undef vstore
+#undef vstream
+#undef gather2
+#undef gather4
+#undef gather8
+#undef gather16
+#undef gather32
+#undef add64
+#undef add32
+#undef xor_
+#undef mul32
+#undef high32
+#undef swap32
+#undef splat64
+#undef iota
+#undef sum64
+#undef PREFETCH
+#undef FENCE
+#undef LINE
+#undef VECTORS
+#undef FETCH
+#undef PATH_NAME

@@ -1,0 +1,155 @@
+"""Install, upgrade from an older API, remove, install again: fields arrive, pools stay."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import yaml
+
+from tests.cluster.cluster import CommandError
+
+from .release import CHART, NAMESPACE, Release
+
+POOL = {
+    "apiVersion": "hawkpool.dev/v1alpha1",
+    "kind": "HawkPool",
+    "metadata": {"name": "llama", "namespace": "default"},
+    "spec": {
+        "model": {"preset": "llama-3.1-8b"},
+        "groups": [
+            {
+                "name": role.lower(),
+                "role": role,
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": role.lower()},
+            }
+            for role in ("Prefill", "Decode")
+        ],
+    },
+}
+OUTSIDE = "--set=operator.enabled=false,agent.enabled=false"
+
+
+@pytest.fixture
+def older(tmp_path):
+    """The chart as it was when budgets had no `usdPerHour`, statuses no `decode`, and specs no rules."""
+    chart = tmp_path / "hawk"
+    shutil.copytree(CHART, chart)  # follows the link to the generated CRDs
+    file = chart / "files" / "crds" / "hawkpools.yaml"
+    crd = yaml.safe_load(file.read_text())
+    pool = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    drop_rules(pool)
+    del pool["properties"]["spec"]["properties"]["scaling"]["properties"]["budget"]["properties"][
+        "usdPerHour"
+    ]
+    del pool["properties"]["status"]["properties"]["decode"]
+    file.write_text(yaml.safe_dump(crd, sort_keys=False))
+    return chart
+
+
+def drop_rules(schema):
+    if isinstance(schema, dict):
+        schema.pop("x-kubernetes-validations", None)
+    for below in schema.values() if isinstance(schema, dict) else schema:
+        if isinstance(below, dict | list):
+            drop_rules(below)
+
+
+@pytest.fixture
+def release(own):
+    """Removes what a test leaves: the release, its pools and its CRDs."""
+    release = Release(own, "hawk", NAMESPACE)
+    yield release
+    own.helm("uninstall", "hawk", "-n", NAMESPACE, "--ignore-not-found", "--wait")
+    own.kubectl("delete", "crd", "-l", "app.kubernetes.io/part-of=hawkpool", "--ignore-not-found")
+
+
+def budget(own):
+    return own.get("hawkpool", "llama", "-n", "default")["spec"]["scaling"]["budget"]
+
+
+def test_an_upgrade_brings_new_fields_to_an_older_api(own, release, older):
+    """With CRDs in helm's crds/ folder the old schema would stay, and drop the new limit in silence."""
+    limited = {**POOL, "spec": {**POOL["spec"], "scaling": {"budget": {"usdPerHour": "120"}}}}
+    release.install(OUTSIDE, chart=older)
+    with pytest.raises(CommandError, match="usdPerHour"):
+        own.apply(limited)
+    own.apply(POOL)
+    before = own.get("hawkpool", "llama", "-n", "default")
+
+    release.upgrade()
+
+    after = own.get("hawkpool", "llama", "-n", "default")
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    own.apply(limited)
+    assert budget(own) == {"usdPerHour": "120"}
+    status = {"status": {"decode": 3}}
+    patch = ["hawkpool", "llama", "-n", "default", "--subresource=status", "--type=merge", "-p"]
+    own.kubectl("patch", *patch, yaml.safe_dump(status))
+    assert own.get("hawkpool", "llama", "-n", "default")["status"]["decode"] == 3
+
+
+def test_removal_keeps_pools_and_a_new_installation_takes_them_over(own, release):
+    release.install(OUTSIDE)
+    own.apply(POOL)
+    before = own.get("hawkpool", "llama", "-n", "default")
+
+    release.uninstall()
+
+    assert own.get("hawkpool", "llama", "-n", "default") == before
+    ours = ["-l", "app.kubernetes.io/name=hawk"]
+    left = own.get("all,secret,configmap,sa,role,rolebinding", "-n", NAMESPACE, *ours)
+    assert left["items"] == []
+    cluster_wide = "clusterrole,clusterrolebinding,validatingadmissionpolicy,validatingadmissionpolicybinding"
+    assert own.get(cluster_wide, *ours)["items"] == []
+
+    release.install(OUTSIDE)
+    after = own.get("hawkpool", "llama", "-n", "default")
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+
+
+def test_a_release_of_another_name_takes_the_api_over_when_told_to(own, release):
+    release.install(OUTSIDE)
+    release.uninstall()
+    other = Release(own, "other", "elsewhere")
+
+    with pytest.raises(CommandError, match="ownership"):
+        other.install(OUTSIDE)
+    own.helm("uninstall", "other", "-n", "elsewhere", "--ignore-not-found")
+    other.install(OUTSIDE, "--take-ownership")
+
+    other.uninstall()
+
+
+def test_an_upgrade_leaves_the_authority_alone(own, release):
+    """The Secret is born empty and filled by the operator: helm must not empty it again."""
+    release.install(OUTSIDE)
+    patch = '{"data": {"signing.key": "c2VjcmV0"}}'
+    own.kubectl("patch", "secret", "hawk-agent-ca", "-n", NAMESPACE, "--type=merge", "-p", patch)
+
+    release.upgrade("--set=operator.replicas=3")
+
+    assert own.get("secret", "hawk-agent-ca", "-n", NAMESPACE)["data"] == {"signing.key": "c2VjcmV0"}
+
+
+def test_everything_that_the_chart_can_render_is_accepted_by_the_api_server(own, release):
+    """Deployment, DaemonSet, policies and all: a dry run alone, because no node runs them here."""
+    for values in (
+        "scope=cluster",
+        "scope=namespace,crds.install=false",
+        "scope=namespace,nodes.manage=true",
+    ):
+        arguments = ["hawk", CHART, "-n", "default", f"--set={values},monitoring.dashboard.enabled=true"]
+        own.helm("install", *arguments, "--dry-run=server")
+        text = own.helm("template", *arguments, "--skip-tests")
+        objects = [item for item in yaml.safe_load_all(text) if item]
+        own.kubectl("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump_all(objects))
+
+
+def test_every_expression_of_the_admission_policy_type_checks(own, release):
+    release.install(OUTSIDE)
+
+    (policy,) = own.get("validatingadmissionpolicy", "-l", "app.kubernetes.io/name=hawk")["items"]
+
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    assert "expressionWarnings" not in policy.get("status", {}).get("typeChecking", {})

@@ -14,9 +14,12 @@ Secret and ConfigMap are made by the chart, empty: so no right to create either 
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from hawk_operator.resources import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SECRET: Final = Kind("", "v1", "Secret", "secrets")
 CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps")
@@ -35,7 +38,7 @@ class Api(Protocol):
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> dict[str, Any]:
         """One object."""
 
-    def document(self, path: str) -> dict[str, Any]:
+    def document(self, path: str, parameters: Mapping[str, str] | None = None) -> dict[str, Any]:
         """A JSON document by its path and query."""
 
     def replace(self, kind: Kind, body: dict[str, Any], subresource: str = "") -> dict[str, Any]:

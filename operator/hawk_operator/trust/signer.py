@@ -14,7 +14,6 @@ import logging
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 from hawk_api.certificates import SIGNER
 from hawk_operator.cluster_api import ApiCallError, ConflictError
@@ -131,9 +130,9 @@ class Signer:
         return authority
 
     def _requests(self) -> list[dict[str, Any]]:
-        selector = quote(f"spec.signerName={self._settings.signer}", safe="")
-        path = f"/apis/{REQUEST.api_version}/{REQUEST.plural}?fieldSelector={selector}"
-        items = self._api.document(path).get("items") or []
+        path = f"/apis/{REQUEST.api_version}/{REQUEST.plural}"
+        selector = {"fieldSelector": f"spec.signerName={self._settings.signer}"}
+        items = self._api.document(path, selector).get("items") or []
         return [{"apiVersion": REQUEST.api_version, "kind": REQUEST.kind, **item} for item in items]
 
     def _answer(self, item: dict[str, Any], authority: Authority, now: datetime) -> None:

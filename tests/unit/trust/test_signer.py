@@ -58,9 +58,10 @@ class ModelApi:
             raise NotFoundError(f"{kind.plural}/{name}")
         return self._call(lambda: copy.deepcopy(self.objects[kind.plural, name]))
 
-    def document(self, path):
+    def document(self, path, parameters):
         plural = "certificatesigningrequests"
-        assert path.endswith(plural + "?fieldSelector=spec.signerName%3Dhawkpool.dev%2Fagent")
+        assert path == f"/apis/certificates.k8s.io/v1/{plural}"
+        assert parameters == {"fieldSelector": "spec.signerName=hawkpool.dev/agent"}
         found = [value for (kind, _), value in self.objects.items() if kind == plural]
         return self._call(lambda: {"items": copy.deepcopy(found)})
 

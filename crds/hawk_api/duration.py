@@ -51,16 +51,20 @@ def parse(text: str) -> float:
 
 
 def format(seconds: float) -> str:  # noqa: A001 -- read as duration.format
-    """The shortest exact spelling to the nanosecond: 0.25 is 250ms, 90 is 90s, 300 is 5m."""
+    """An exact spelling to the nanosecond: 0.25 is 250ms, 90 is 90s, 300 is 5m, 1.5 is 1.5s."""
     nanoseconds = round(seconds * 1e9)
     if nanoseconds < 0 or seconds > MAX_SECONDS:
         raise ValueError(f"{seconds} s is outside 0 to one year")
     if nanoseconds == 0:
         return "0s"
-    for unit, size in _NANOSECONDS.items():
-        if nanoseconds % size == 0:
-            return f"{nanoseconds // size}{unit}"
-    raise AssertionError("every whole number of nanoseconds has a spelling")
+    for unit in ("h", "m"):
+        if nanoseconds % _NANOSECONDS[unit] == 0:
+            return f"{nanoseconds // _NANOSECONDS[unit]}{unit}"
+    unit = next(unit for unit in ("s", "ms", "us", "ns") if nanoseconds >= _NANOSECONDS[unit])
+    size = _NANOSECONDS[unit]
+    whole, rest = divmod(nanoseconds, size)
+    fraction = str(rest).zfill(len(str(size)) - 1).rstrip("0") if rest else ""
+    return f"{whole}.{fraction}{unit}" if fraction else f"{whole}{unit}"
 
 
 def _validate(value: object, info: ValidationInfo) -> float:

@@ -1,0 +1,142 @@
+"""Whether work gets done, and the one HTTP port that says so.
+
+"The process answers" proves nothing: watches have been seen to die while the health check stayed green. So
+/healthz looks at what was last *achieved*: for a leader, a list of the pools and a reconcile; for a standby,
+a look at the Lease.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_log = logging.getLogger(__name__)
+_PATHS: Final = ("/healthz", "/readyz", "/metrics")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """An answer and its reason, in words."""
+
+    ok: bool
+    message: str
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Ages in seconds of the last successes; `pools` is how many the last list found."""
+
+    leading: bool
+    lost: bool
+    lease_age: float
+    list_age: float
+    reconcile_age: float
+    pools: int
+    throttled_for: float = 0.0
+
+
+def alive(progress: Progress, stuck_after: float) -> Verdict:
+    """False when a restart could help: nothing was achieved for `stuck_after` seconds."""
+    if progress.lost:
+        return Verdict(False, "the Lease is held by another process; this one is ending")
+    if not progress.leading:
+        ok = progress.lease_age <= stuck_after
+        return Verdict(ok, f"standby; the Lease was read {progress.lease_age:.0f} s ago")
+    if progress.list_age > stuck_after:
+        return Verdict(False, f"no list of the pools succeeded for {progress.list_age:.0f} s")
+    if progress.pools and progress.reconcile_age > stuck_after:
+        return Verdict(False, f"no reconcile succeeded for {progress.reconcile_age:.0f} s")
+    return Verdict(
+        True, f"leading; {progress.pools} pools, last reconcile {progress.reconcile_age:.0f} s ago"
+    )
+
+
+def ready(progress: Progress, degraded_after: float) -> Verdict:
+    """False while the work is held up, which a restart would not help."""
+    if progress.throttled_for > 0:
+        return Verdict(False, f"the API server asked to wait; {progress.throttled_for:.0f} s are left")
+    if progress.leading and progress.list_age > degraded_after:
+        return Verdict(False, f"degraded: no list of the pools succeeded for {progress.list_age:.0f} s")
+    return alive(progress, degraded_after)
+
+
+class Activity:
+    """Remembers when things last succeeded; written by any thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._listed = self._reconciled = clock()
+        self._pools = 0
+
+    def listed(self, pools: int) -> None:
+        """The pools were listed."""
+        self._listed, self._pools = self._clock(), pools
+
+    def reconciled(self) -> None:
+        """A pool was reconciled, whatever its state."""
+        self._reconciled = self._clock()
+
+    def progress(self, *, leading: bool, lost: bool, lease_age: float, throttled_for: float) -> Progress:
+        """The present ages."""
+        now = self._clock()
+        return Progress(
+            leading,
+            lost,
+            lease_age,
+            list_age=now - self._listed,
+            reconcile_age=now - self._reconciled,
+            pools=self._pools,
+            throttled_for=throttled_for,
+        )
+
+
+class HealthServer:
+    """Serves /healthz, /readyz and /metrics from daemon threads."""
+
+    def __init__(
+        self, address: str, port: int, checks: dict[str, Callable[[], Verdict]], metrics: Callable[[], bytes]
+    ) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            timeout = 5
+
+            def do_GET(self) -> None:
+                path = self.path.partition("?")[0]
+                if path == "/metrics":
+                    self._answer(200, metrics(), "text/plain; version=0.0.4; charset=utf-8")
+                elif path in checks:
+                    verdict = checks[path]()
+                    self._answer(200 if verdict.ok else 503, f"{verdict.message}\n".encode(), "text/plain")
+                else:
+                    self._answer(404, f"not here; try {', '.join(_PATHS)}\n".encode(), "text/plain")
+
+            def _answer(self, code: int, body: bytes, kind: str) -> None:
+                self.send_response(code)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+                _log.debug(format, *args)
+
+        self._server = ThreadingHTTPServer((address, port), Handler)
+        self._server.daemon_threads = True
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
+
+    def start(self) -> None:
+        """Answer from now on."""
+        self._thread.start()
+        _log.info("health: serving %s on port %d", " ".join(_PATHS), self.port)
+
+    def stop(self) -> None:
+        """Close the port."""
+        self._server.shutdown()
+        self._server.server_close()

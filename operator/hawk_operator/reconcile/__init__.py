@@ -1,0 +1,1 @@
+"""One look at one pool: observe, plan, act, and say what was found."""

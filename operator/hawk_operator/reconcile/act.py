@@ -1,0 +1,162 @@
+"""Carrying a plan out: each write by itself, so that one that fails holds up no other."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hawk_api import labels
+from hawk_api.reasons import Reason
+from hawk_operator.cluster_api import ApiCallError, NotFoundError, RefusedError, UnreachableError
+from hawk_operator.resources import DEPLOYMENT, POD
+from hawk_operator.workloads import children
+from hawk_operator.workloads.children import TemplateError
+from hawk_operator.workloads.drain import COST
+from hawk_operator.workloads.pods import DELETION_COST, DRAIN_SINCE, Pod, timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hawk_operator.cluster_api import ClusterApi, Object
+    from hawk_operator.metrics import Metrics
+    from hawk_operator.reconcile.case import Case
+    from hawk_operator.reconcile.memory import Memory
+    from hawk_operator.reconcile.observe import Group
+    from hawk_operator.reconcile.plan import Plan
+    from hawk_operator.workloads.drain import Drain
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Outcome:
+    """What became of a plan."""
+
+    scaled: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Replicas asked for before and after, by group."""
+    troubles: dict[str, tuple[Reason, str]] = field(default_factory=dict)
+    """Refusals that will last until the spec or the cluster changes, by group."""
+    outstanding: dict[str, str] = field(default_factory=dict)
+    """Writes to try again, by group."""
+    delay: float = 0.0
+    """The longest wait that the API server asked for, seconds."""
+
+
+class Actor:
+    """Writes children, scales and drain marks."""
+
+    def __init__(self, api: ClusterApi, metrics: Metrics) -> None:
+        self._api = api
+        self._metrics = metrics
+
+    def carry_out(self, case: Case, plan: Plan) -> Outcome:
+        """Do the step. Shrinking comes first; what grows was given only room that is free without it."""
+        outcome = Outcome()
+        shrinking_first = sorted(
+            case.seen.groups, key=lambda g: plan.requests[g.spec.name] > (g.pods.requested or 0)
+        )
+        for group in shrinking_first:
+            name = group.spec.name
+            if group.trouble or (group.conflict and group.spec.template is None):
+                continue
+            try:
+                self._mark(plan.drains.get(name), case.now)
+                self._group(case, group, plan.requests[name], outcome)
+            except TemplateError as error:
+                outcome.troubles[name] = (Reason.CHILD_REFUSED, str(error))
+            except RefusedError as error:
+                outcome.troubles[name] = (Reason.CHILD_REFUSED, _named(error))
+            except NotFoundError as error:
+                outcome.outstanding[name] = str(error)
+            except UnreachableError as error:
+                outcome.outstanding[name] = str(error)
+                outcome.delay = max(outcome.delay, error.delay)
+            except ApiCallError as error:
+                outcome.outstanding[name] = str(error)
+        return outcome
+
+    def remove(self, orphans: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Delete the children of groups that left the spec; gives their names."""
+        gone = []
+        for child in orphans:
+            metadata = child["metadata"]
+            if not metadata.get("deletionTimestamp"):
+                self._api.delete(DEPLOYMENT, metadata["name"], metadata["namespace"])
+                self._metrics.writes.labels("deployments", "delete").inc()
+                gone.append(metadata["name"])
+        return gone
+
+    def _group(self, case: Case, group: Group, replicas: int, outcome: Outcome) -> None:
+        before = group.pods.requested
+        if group.spec.template is None:
+            if replicas != before:
+                self._scale(case, group, replicas)
+        else:
+            device = case.classes.get(group.spec.accelerator_class or "")
+            wanted = children.render(case.pool, group.spec, device, replicas)
+            if group.conflict:
+                del wanted["spec"]["replicas"]  # another controller's: leave it its field
+            if not self._apply(wanted, group.child, case.memory):
+                return
+        if before is None or (replicas != before and not group.conflict):
+            outcome.scaled[group.spec.name] = (before or 0, replicas)
+
+    def _apply(self, wanted: Object, live: Mapping[str, Any] | None, memory: Memory) -> bool:
+        """Apply a child that differs, tried out first where its template is new. Whether it was written."""
+        name = wanted["metadata"]["name"]
+        mark = wanted["metadata"]["annotations"][children.HASH]
+        difference = children.differs(wanted, live) if live is not None else name
+        if not difference:
+            memory.settled.pop(name, None)
+            return False
+        if live is not None and memory.settled.get(name) == (mark, _generation(live)):
+            return False  # this very apply was made, and something else sets the field again
+        if live is None or difference.startswith("metadata.annotations"):
+            self._api.apply(DEPLOYMENT, wanted, dry_run=True)
+        _log.info("applying Deployment %s/%s: %s", wanted["metadata"]["namespace"], name, difference)
+        made = self._api.apply(DEPLOYMENT, wanted)
+        self._metrics.writes.labels("deployments", "apply").inc()
+        if children.differs(wanted, made):
+            memory.settled[name] = (mark, _generation(made))
+        return True
+
+    def _scale(self, case: Case, group: Group, replicas: int) -> None:
+        assert group.target is not None
+        assert group.spec.scale_target_ref is not None
+        self._api.scale(group.target, case.key.namespace, group.spec.scale_target_ref.name, replicas)
+        self._metrics.writes.labels(group.target.plural, "scale").inc()
+
+    def _mark(self, drain: Drain | None, now: float) -> None:
+        """Mark the workers that go and unmark those that stay; a pod that is gone meanwhile is no error."""
+        if drain is None:
+            return
+        for pod in drain.mark:
+            since = pod.drain_since if pod.drain_since is not None else now
+            self._patch(pod, {DRAIN_SINCE: timestamp(since), DELETION_COST: COST}, "true")
+        for pod in drain.unmark:
+            self._patch(pod, {DRAIN_SINCE: None, DELETION_COST: None}, None)
+
+    def _patch(self, pod: Pod, annotations: Mapping[str, str | None], draining: str | None) -> None:
+        body = {
+            "metadata": {
+                "uid": pod.uid,
+                "annotations": dict(annotations),
+                "labels": {labels.DRAINING: draining},
+            }
+        }
+        try:
+            self._api.patch(POD, pod.name, pod.namespace, body)
+        except NotFoundError:
+            return
+        self._metrics.writes.labels("pods", "patch").inc()
+
+
+def _generation(child: Mapping[str, Any]) -> int:
+    return int(child["metadata"].get("generation") or 0)
+
+
+def _named(error: RefusedError) -> str:
+    """The server's words; its field paths are those of the child and so of the template."""
+    fields = ", ".join(field.removeprefix("spec.") for field in error.fields)
+    return f"{error}" if not fields or fields in str(error) else f"{fields}: {error}"

@@ -1,0 +1,47 @@
+"""One look at one pool: what it is about and everything that was read for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hawk_api.models import Geometry
+    from hawk_api.policy import Violation
+    from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPool
+    from hawk_operator.cluster_api import Object
+    from hawk_operator.reconcile.memory import Memory
+    from hawk_operator.reconcile.observe import Observation
+    from hawk_operator.wiring.peers import Agent
+    from hawk_operator.workqueue import Key
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the later steps of a look are given."""
+
+    key: Key
+    pool: HawkPool
+    body: Object
+    """The pool as the API gave it."""
+    memory: Memory
+    now: float
+    """Seconds since the epoch."""
+    agents: Mapping[str, Agent]
+    classes: Mapping[str, AcceleratorClassSpec]
+    geometry: Geometry | None
+    violations: tuple[Violation, ...]
+    """Errors in the spec; with any, nothing is changed."""
+    seen: Observation
+
+    @property
+    def owner(self) -> str:
+        """namespace/name, as regions name their pool."""
+        return f"{self.key.namespace}/{self.key.name}"
+
+    @property
+    def live(self) -> frozenset[str]:
+        """Nodes with a live agent."""
+        return frozenset(name for name, agent in self.agents.items() if agent.live)

@@ -1,0 +1,74 @@
+"""What a reconcile of any pool needs, put together once at start."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hawk_api.names import label_value
+from hawk_operator.wiring.peers import Wiring
+
+if TYPE_CHECKING:
+    from hawk_operator.access import Access
+    from hawk_operator.cluster_api import ClusterApi
+    from hawk_operator.events import Recorder
+    from hawk_operator.metrics import Metrics
+    from hawk_operator.reconcile.act import Actor
+    from hawk_operator.reconcile.look import Looker
+    from hawk_operator.reconcile.memory import Memories
+    from hawk_operator.reconcile.observe import Observer
+    from hawk_operator.settings import Settings
+    from hawk_operator.snapshot import Snapshot
+    from hawk_operator.workqueue import Key, WorkQueue
+
+
+@dataclass
+class Shared:
+    """Results that one kind of work leaves for the others."""
+
+    wiring: Wiring = field(default_factory=Wiring)
+    schema_lacks: tuple[str, ...] = ()
+    """Fields that limit something and that the served CRD doesn't have."""
+    nodes: dict[Key, frozenset[str]] = field(default_factory=dict)
+    """Nodes on which each pool was seen: whom to look at again when a HawkNode changes."""
+    children: dict[tuple[str, str], Key] = field(default_factory=dict)
+    """Pools by namespace and the value of the pool label."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def seen(self, key: Key, nodes: frozenset[str]) -> bool:
+        """Note a pool's nodes; whether they changed."""
+        with self.lock:
+            self.children[key.namespace, label_value(key.name)] = key
+            changed = self.nodes.get(key) != nodes
+            self.nodes[key] = nodes
+            return changed
+
+    def forget(self, key: Key) -> None:
+        """The pool is gone."""
+        with self.lock:
+            self.nodes.pop(key, None)
+            self.children.pop((key.namespace, label_value(key.name)), None)
+
+    def on(self, node: str) -> list[Key]:
+        """The pools that were seen on a node."""
+        with self.lock:
+            return [key for key, nodes in self.nodes.items() if node in nodes]
+
+
+@dataclass(frozen=True)
+class Context:
+    """The parts, each safe for several threads."""
+
+    settings: Settings
+    api: ClusterApi
+    access: Access
+    snapshot: Snapshot
+    queue: WorkQueue
+    metrics: Metrics
+    recorder: Recorder
+    observer: Observer
+    actor: Actor
+    looker: Looker
+    memories: Memories
+    shared: Shared

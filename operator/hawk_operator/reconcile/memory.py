@@ -1,0 +1,59 @@
+"""What is remembered of a pool between two looks. All of it can be lost: a restart only makes it unknown.
+
+Nothing here decides what exists: that is always observed. It holds the last look at the traffic (so that an
+event between two intervals doesn't query Prometheus again), the history that damping needs, and which writes
+turned out to change nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hawk_operator.sizing import Decision, History
+    from hawk_operator.traffic import Window
+    from hawk_operator.workqueue import Key
+
+
+@dataclass
+class Memory:
+    """One pool's. Only the worker that holds the pool's key touches it."""
+
+    uid: str = ""
+    window: Window | None = None
+    looked_at: float = 0.0
+    """When the traffic was last looked at, seconds since the epoch."""
+    looked_for: tuple[object, ...] = ()
+    """What the last decision was made for besides the traffic: generation and annotations."""
+    decision: Decision | None = None
+    history: History | None = None
+    settled: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Children on which an apply of this hash left this generation with fields still different."""
+
+
+class Memories:
+    """One Memory a pool; a pool that was created anew under its name starts with an empty one."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Key, Memory] = {}
+        self._lock = threading.Lock()
+
+    def of(self, key: Key, uid: str) -> Memory:
+        """The memory of the pool with this uid."""
+        with self._lock:
+            memory = self._by_key.get(key)
+            if memory is None or memory.uid != uid:
+                memory = self._by_key[key] = Memory(uid=uid)
+            return memory
+
+    def forget(self, key: Key) -> None:
+        """The pool is gone."""
+        with self._lock:
+            self._by_key.pop(key, None)
+
+    def known(self) -> set[Key]:
+        """Pools that something is remembered of."""
+        with self._lock:
+            return set(self._by_key)

@@ -1,0 +1,35 @@
+"""The model of a pool as far as the API server has to be asked for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hawk_api.policy import Violation
+from hawk_api.reasons import Reason
+from hawk_operator.cluster_api import NotFoundError
+from hawk_operator.resources import CONFIG_MAP
+
+if TYPE_CHECKING:
+    from hawk_api.v1alpha1 import HawkPool
+    from hawk_operator.cluster_api import ClusterApi
+
+
+def config_json(api: ClusterApi, pool: HawkPool) -> tuple[str | None, tuple[Violation, ...]]:
+    """The text that spec.model.configMapRef names, or what is missing; (None, ()) without a reference.
+
+    Raises ApiCallError when it can't be read just now.
+    """
+    reference = pool.spec.model.config_map_ref
+    if reference is None:
+        return None, ()
+    field = "spec.model.configMapRef"
+    try:
+        found = api.get(CONFIG_MAP, reference.name, pool.metadata.namespace)
+    except NotFoundError:
+        message = f"ConfigMap {reference.name} doesn't exist; create it with the key {reference.key}"
+        return None, (Violation(field, Reason.CONFIG_MAP_MISSING, message),)
+    text = (found.get("data") or {}).get(reference.key)
+    if not isinstance(text, str):
+        message = f"ConfigMap {reference.name} has no key {reference.key}; add it"
+        return None, (Violation(f"{field}.key", Reason.CONFIG_MAP_MISSING, message),)
+    return text, ()

@@ -1,0 +1,134 @@
+"""What is there of one pool: its children, its pods, and what each group is like. Reads, never writes."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hawk_api.reasons import Reason
+from hawk_operator.cluster_api import ClusterApi, NotFoundError, Object, RefusedError
+from hawk_operator.resources import DEPLOYMENT, POD, Kind
+from hawk_operator.workloads import pods as pod_facts
+from hawk_operator.workloads.children import name_of, pool_labels
+from hawk_operator.workloads.pods import GroupPods
+from hawk_operator.workloads.targets import Kinds, conflict, target_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hawk_api.v1alpha1 import GroupSpec, HawkPool
+    from hawk_operator.snapshot import Snapshot
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Group:
+    """One group of the spec with its workload as it is."""
+
+    spec: GroupSpec
+    pods: GroupPods
+    child: Mapping[str, Any] | None = None
+    """The Deployment of a template; None when there is none yet."""
+    target: Kind | None = None
+    """The kind of a scale target that was found."""
+    trouble: tuple[Reason, str] | None = None
+    conflict: str = ""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A pool at one moment."""
+
+    groups: tuple[Group, ...]
+    orphans: tuple[Mapping[str, Any], ...] = ()
+    """Children of groups that the spec no longer has."""
+    nodes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Nodes of each group's pods."""
+
+
+class Observer:
+    """Reads a pool's surroundings: two lists a pool, and one read a scale target."""
+
+    def __init__(self, api: ClusterApi, snapshot: Snapshot) -> None:
+        self._api = api
+        self._snapshot = snapshot
+        self._kinds = Kinds(api)
+
+    def observe(self, pool: HawkPool, body: Object, live: frozenset[str]) -> Observation:
+        """The present state; `live` are the nodes with a live agent. Raises ApiCallError."""
+        namespace = str(pool.metadata.namespace)
+        marks = pool_labels(pool.metadata.name)
+        children = {
+            child["metadata"]["name"]: child for child in self._api.list(DEPLOYMENT, namespace, marks)
+        }
+        pods = self._api.list(POD, namespace, marks)
+        groups = tuple(
+            self._scaled(pool, body, spec, live)
+            if spec.scale_target_ref is not None
+            else self._templated(pool, spec, children.get(name_of(pool.metadata.name, spec.name)), pods, live)
+            for spec in pool.spec.groups
+        )
+        wanted = {name_of(pool.metadata.name, group.name) for group in pool.spec.groups if group.template}
+        orphans = tuple(
+            child
+            for name, child in children.items()
+            if name not in wanted and owned(child, pool.metadata.uid)
+        )
+        return Observation(
+            groups, orphans, {g.spec.name: frozenset(p.node for p in g.pods.active if p.node) for g in groups}
+        )
+
+    def _templated(
+        self, pool: HawkPool, spec: GroupSpec, child: Object | None, pods: list[Object], live: frozenset[str]
+    ) -> Group:
+        requested = None if child is None else int(child.get("spec", {}).get("replicas", 1))
+        found = GroupPods(spec.name, spec.role.value, requested, pod_facts.group_of(pods, spec.name), live)
+        trouble = None
+        if child is not None and not owned(child, pool.metadata.uid):
+            trouble = (
+                Reason.CHILD_CONFLICT,
+                f"Deployment {child['metadata']['name']} belongs to something else",
+            )
+        other = ""
+        if child is not None:
+            reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": child["metadata"]["name"]}
+            target = target_of(reference, str(pool.metadata.namespace))
+            other = conflict(target, None, (), self._snapshot.autoscalers())
+        return Group(spec, found, child=child, trouble=trouble, conflict=other)
+
+    def _scaled(self, pool: HawkPool, body: Object, spec: GroupSpec, live: frozenset[str]) -> Group:
+        reference = spec.scale_target_ref
+        assert reference is not None
+        namespace = str(pool.metadata.namespace)
+        empty = GroupPods(spec.name, spec.role.value, None, (), live)
+        try:
+            kind = self._kinds.find(reference.api_version, reference.kind)
+            requested, selector = self._api.scale_of(kind, namespace, reference.name)
+        except NotFoundError as error:
+            return Group(spec, empty, trouble=(Reason.SCALE_TARGET_MISSING, str(error)))
+        except RefusedError as error:
+            text = f"{error}; give the operator the verbs get and patch on {reference.kind}'s /scale"
+            return Group(spec, empty, trouble=(Reason.SCALE_TARGET_MISSING, text))
+        pods = self._api.select(POD, namespace, selector) if selector else []
+        found = GroupPods(
+            spec.name,
+            spec.role.value,
+            requested,
+            tuple(sorted(map(pod_facts.read, pods), key=_by_name)),
+            live,
+        )
+        target = target_of(reference.to_dict(), namespace)
+        other = conflict(target, body, self._snapshot.pools(), self._snapshot.autoscalers())
+        return Group(spec, found, target=kind, conflict=other)
+
+
+def owned(child: Mapping[str, Any], uid: str | None) -> bool:
+    """Whether this very pool controls the child (not one that had its name before)."""
+    owners = child["metadata"].get("ownerReferences") or ()
+    return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)
+
+
+def _by_name(pod: pod_facts.Pod) -> str:
+    return pod.name

@@ -1,0 +1,217 @@
+"""One look at one pool, from beginning to end.
+
+Level-triggered: everything is read anew, the plan is computed from what was read, and what was read is what
+is reported. The same look after a crash, a missed event or a half-finished step gives the same plan.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from hawk_api import policy
+from hawk_api.reasons import Reason
+from hawk_api.v1alpha1 import HawkPool
+from hawk_operator import classes
+from hawk_operator.cluster_api import NotFoundError
+from hawk_operator.events import Happening
+from hawk_operator.reconcile import plan as planning
+from hawk_operator.reconcile import verdicts
+from hawk_operator.reconcile.case import Case
+from hawk_operator.reconcile.model import config_json
+from hawk_operator.reconcile.report import Reporter
+from hawk_operator.resources import POOL
+from hawk_operator.sizing import GroupObservation, History, decide
+from hawk_operator.workloads.drain import Work
+from hawk_operator.workqueue import WIRING, Key, next_tick
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hawk_operator.cluster_api import Object
+    from hawk_operator.reconcile.act import Outcome
+    from hawk_operator.reconcile.context import Context
+    from hawk_operator.reconcile.observe import Group
+    from hawk_operator.reconcile.plan import Plan
+    from hawk_operator.sizing import Decision
+    from hawk_operator.traffic import Window
+
+_log = logging.getLogger(__name__)
+
+_UNREADABLE_SECONDS = 60.0
+
+
+class PoolReconciler:
+    """Reconciles pools; one instance serves all workers."""
+
+    def __init__(self, context: Context, wall: Callable[[], float] = time.time) -> None:
+        self._context = context
+        self._wall = wall
+        self._reporter = Reporter(context)
+
+    def reconcile(self, key: Key) -> None:
+        """Bring one pool nearer to what was decided. Raises ApiCallError to be retried."""
+        try:
+            body = self._context.api.get(POOL, key.name, key.namespace)
+        except NotFoundError:
+            self.forget(key)
+            return
+        if body["metadata"].get("deletionTimestamp"):
+            self.forget(key)  # children go by their owner references; nothing here holds the pool back
+            return
+        try:
+            pool = HawkPool.model_validate(body)
+        except ValidationError as error:
+            self._reporter.unreadable(body, Reason.INVALID_SPEC, _first(error), self._wall())
+            self._context.queue.add(key, _UNREADABLE_SECONDS)
+            return
+        case = self._look(key, pool, body)
+        window = self._traffic(case)
+        decision = self._decide(case, window)
+        plan, outcome = self._act(case, decision, window)
+        facts = self._reporter.facts(case, window, decision, plan, outcome)
+        self._reporter.report(case, facts, decision)
+        self._schedule(case, plan, outcome)
+
+    def forget(self, key: Key) -> None:
+        """The pool is gone or going."""
+        context = self._context
+        context.queue.forget(key)
+        context.memories.forget(key)
+        context.shared.forget(key)
+        context.metrics.forget(key.namespace, key.name)
+        context.queue.add(WIRING)
+
+    def report_failure(self, key: Key, message: str) -> None:
+        """Say in the pool's conditions that the operator itself failed with it. Raises ApiCallError."""
+        try:
+            body = self._context.api.get(POOL, key.name, key.namespace)
+        except NotFoundError:
+            return
+        self._reporter.unreadable(body, Reason.RECONCILE_FAILED, message, self._wall())
+
+    def _look(self, key: Key, pool: HawkPool, body: Object) -> Case:
+        context = self._context
+        agents = context.snapshot.agents()
+        known = classes.known(context.snapshot.classes())
+        text, lacking = config_json(context.api, pool)
+        judged = policy.Context(known, text)
+        live = frozenset(name for name, agent in agents.items() if agent.live)
+        return Case(
+            key=key,
+            pool=pool,
+            body=body,
+            memory=context.memories.of(key, str(pool.metadata.uid)),
+            now=self._wall(),
+            agents=agents,
+            classes=known,
+            geometry=judged.geometry(pool.spec),
+            violations=(*lacking, *policy.errors(policy.check(pool.spec, known, text))),
+            seen=context.observer.observe(pool, body, live),
+        )
+
+    def _traffic(self, case: Case) -> Window | None:
+        """The window of this interval: read once in it, whatever else asks for a look at the pool."""
+        memory, interval = case.memory, case.pool.spec.scaling.interval
+        if memory.window is None or case.now - memory.looked_at >= 0.9 * interval:
+            groups = [group.pods for group in case.seen.groups]
+            memory.window = self._context.looker.look(case.pool, groups, case.now)
+            memory.looked_at = case.now
+        return memory.window
+
+    def _decide(self, case: Case, window: Window | None) -> Decision | None:
+        """A new decision for a new window, spec or annotation; otherwise the one that was made for them."""
+        memory, pool = case.memory, case.pool
+        if case.violations:
+            memory.decision = None
+            return None
+        made_for = (
+            memory.looked_at,
+            pool.metadata.generation,
+            tuple(sorted((pool.metadata.annotations or {}).items())),
+        )
+        if memory.decision is not None and memory.looked_for == made_for:
+            return memory.decision
+        observed = {group.spec.name: _observation(group) for group in case.seen.groups}
+        if memory.history is None:
+            present = {name: group.replicas for name, group in observed.items()}
+            memory.history = History.restore(pool.status.decisions, present, case.now)
+        decision = decide(
+            window, pool, case.classes, observed, memory.history, case.now, geometry=case.geometry
+        )
+        memory.history = memory.history.add(decision)
+        memory.decision, memory.looked_for = decision, made_for
+        self._context.metrics.decisions.labels(case.key.namespace, case.key.name, decision.reason).inc()
+        return decision
+
+    def _act(
+        self, case: Case, decision: Decision | None, window: Window | None
+    ) -> tuple[Plan | None, Outcome | None]:
+        pool, groups, actor = case.pool, case.seen.groups, self._context.actor
+        if case.violations or verdicts.paused(pool):
+            return None, None
+        decided = decision.replicas if decision is not None and decision.act else None
+        goal = planning.goals(groups, decided, may_grow=not self._context.shared.schema_lacks)
+        work = {group.spec.name: _work(case, group, window) for group in groups}
+        plan = planning.make(pool, groups, goal, case.classes, work, now=case.now)
+        outcome = actor.carry_out(case, plan)
+        for name in actor.remove(case.seen.orphans):
+            self._say(case, f"deleted Deployment {name}: its group left the spec")
+        why = decision.message if decision is not None else "start"
+        for name, (before, after) in outcome.scaled.items():
+            self._say(case, f"group {name}: {before} to {after} replicas; {why}")
+        return plan, outcome
+
+    def _say(self, case: Case, message: str) -> None:
+        """An Event for a change of ours; the time makes each one its own."""
+        key = f"{message.partition(';')[0]}@{case.now:.0f}"
+        self._reporter.event(case.body, Happening(Reason.SCALED, message, key=key))
+
+    def _schedule(self, case: Case, plan: Plan | None, outcome: Outcome | None) -> None:
+        """The next tick of this pool's own grid, or sooner while a step is unfinished."""
+        queue, shared = self._context.queue, self._context.shared
+        tick = next_tick(str(case.pool.metadata.uid), case.pool.spec.scaling.interval, case.now)
+        queue.add_at(case.key, tick)
+        if shared.seen(case.key, frozenset().union(*case.seen.nodes.values())):
+            queue.add(WIRING)
+        if outcome is not None and outcome.outstanding:
+            queue.failed(case.key, outcome.delay)
+            return
+        queue.succeeded(case.key)
+        for drain in plan.drains.values() if plan else ():
+            for waiting in drain.waiting:
+                queue.add_at(case.key, waiting.until)
+
+
+def _work(case: Case, group: Group, window: Window | None) -> Work:
+    """What is known of the work of a group's pods."""
+    requests: dict[str, float] = {}
+    for side in (window.prefill, window.decode) if window is not None else ():
+        for pod, gauges in side.by_pod.items():
+            busy = gauges.get("running", 0.0) + gauges.get("waiting", 0.0)
+            requests[pod] = max(requests.get(pod, 0.0), busy)
+    regions = frozenset(
+        agent.name
+        for agent in case.agents.values()
+        if agent.live
+        and any((pool, name) == (case.owner, group.spec.name) for pool, name, _ in agent.regions)
+    )
+    return Work(requests, case.memory.looked_at, regions, case.live)
+
+
+def _observation(group: Group) -> GroupObservation:
+    return GroupObservation(
+        replicas=group.pods.requested or 0,
+        ready=group.pods.ready,
+        capacity=group.pods.capacity,
+        pending=len(group.pods.unschedulable),
+    )
+
+
+def _first(error: ValidationError) -> str:
+    """The first thing that is wrong, with its path."""
+    first = error.errors()[0]
+    return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"

@@ -1,0 +1,197 @@
+"""The process: its parts, the order in which they start, and how it ends.
+
+Health and the Lease come first. Everything else (watches, workers, lists) starts when the Lease is ours: a
+standby holds no watches and no lists. The process ends with 0 when asked to, and with another code at once
+when another process has the Lease.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Final, Protocol
+
+from hawk_operator.access import Access
+from hawk_operator.cluster_api import ApiCallError, ClusterApi
+from hawk_operator.events import Recorder
+from hawk_operator.health import Activity, HealthServer, Progress, alive, ready
+from hawk_operator.leader import Leadership
+from hawk_operator.metrics import Metrics
+from hawk_operator.resources import CLASS, NODE, POOL
+from hawk_operator.throttle import Gate
+from hawk_operator.workqueue import WorkQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hawk_operator.reconcile.context import Context
+    from hawk_operator.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+LOST_LEASE: Final = 3
+"""Exit code of a process that led and lost the Lease."""
+
+_STOP_SECONDS: Final = 6.0
+
+
+class Part(Protocol):
+    """Something that runs beside the others."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """End soon; returns at once."""
+
+    def join(self, timeout: float) -> None:
+        """Wait for the end at most `timeout` seconds."""
+
+
+class Operator:
+    """Runs until `stop` is called or the Lease is lost."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._metrics = Metrics()
+        self._gate = Gate()
+        self._activity = Activity()
+        self._stop = threading.Event()
+        self._queue = WorkQueue()
+        lease_api = ClusterApi.connect(self._gate, self._metrics.throttled.inc)
+        self._leadership = Leadership(lease_api, settings)
+        self._api = ClusterApi.connect(self._gate, self._metrics.throttled.inc, self._leadership.may_write)
+        self._server = HealthServer(
+            settings.bind_address,
+            settings.metrics_port,
+            {
+                "/healthz": lambda: alive(self._progress(), settings.stuck_after),
+                "/readyz": lambda: ready(self._progress(), 3 * settings.resync),
+            },
+            self._exposition,
+        )
+
+    def stop(self) -> None:
+        """End soon; callable from a signal handler."""
+        self._stop.set()
+
+    def run(self) -> int:
+        """Lead when it is our turn, until the end; gives the exit code."""
+        self._server.start()
+        elect = threading.Thread(target=self._leadership.run, name="lease", daemon=True)
+        elect.start()
+        try:
+            while not self._leadership.wait_until_leading(0.2):
+                if self._stop.is_set():
+                    return 0
+            self._metrics.leading.set(1)
+            self._lead()
+            if self._leadership.lost.is_set():
+                return LOST_LEASE
+            self._leadership.stop()
+            elect.join(_STOP_SECONDS)
+            self._leadership.release()
+            return 0
+        finally:
+            self._leadership.stop()
+            self._server.stop()
+
+    def _lead(self) -> None:
+        parts = self._parts()
+        if not parts:
+            return
+        for part in parts:
+            part.start()
+        while not self._stop.wait(0.2) and not self._leadership.lost.is_set():
+            pass
+        for part in parts:
+            part.stop()
+        if not self._leadership.lost.is_set():  # what is lost must not be waited for
+            end = time.monotonic() + _STOP_SECONDS
+            for part in parts:
+                part.join(max(0.0, end - time.monotonic()))
+
+    def _parts(self) -> list[Part]:
+        """Everything that a leader runs, imported only now."""
+        from hawk_operator.handlers.marks import Marks  # noqa: PLC0415
+        from hawk_operator.handlers.watch import Watcher, watched  # noqa: PLC0415
+        from hawk_operator.periodic import Pulse, Resync  # noqa: PLC0415
+        from hawk_operator.reconcile.pool import PoolReconciler  # noqa: PLC0415
+        from hawk_operator.reconcile.wiring import WiringReconciler  # noqa: PLC0415
+        from hawk_operator.workers import Workers  # noqa: PLC0415
+
+        context = self._context()
+        if not self._wait_for_kinds(context):
+            return []
+        allowed = [kind for kind in (NODE, CLASS) if context.access.usable("watch", kind)]
+        pools, wiring = PoolReconciler(context), WiringReconciler(context)
+        return [
+            Watcher(self._settings, Marks(context, time.time), self._metrics, watched(allowed)),
+            Resync(context, self._leadership, self._activity),
+            Pulse(context, self._leadership),
+            Workers(context, pools, wiring, self._leadership, self._activity),
+            *self._trust(context),
+        ]
+
+    def _wait_for_kinds(self, context: Context) -> bool:
+        """Wait until the cluster serves HawkPools; False when asked to end before that."""
+        said = False
+        while not self._stop.is_set() and not self._leadership.lost.is_set():
+            try:
+                context.api.document(f"/apis/{POOL.group}/{POOL.version}")
+            except ApiCallError as error:
+                if not said:
+                    _log.warning("the cluster doesn't serve HawkPools yet (%s); apply the CRDs", error)
+                    said = True
+                self._stop.wait(2.0)
+            else:
+                return True
+        return False
+
+    def _context(self) -> Context:
+        from hawk_operator.reconcile.act import Actor  # noqa: PLC0415
+        from hawk_operator.reconcile.context import Context, Shared  # noqa: PLC0415
+        from hawk_operator.reconcile.look import Looker  # noqa: PLC0415
+        from hawk_operator.reconcile.memory import Memories  # noqa: PLC0415
+        from hawk_operator.reconcile.observe import Observer  # noqa: PLC0415
+        from hawk_operator.snapshot import Snapshot  # noqa: PLC0415
+
+        settings, api = self._settings, self._api
+        access = Access(api)
+        snapshot = Snapshot(api, access, settings)
+        return Context(
+            settings=settings,
+            api=api,
+            access=access,
+            snapshot=snapshot,
+            queue=self._queue,
+            metrics=self._metrics,
+            recorder=Recorder(api),
+            observer=Observer(api, snapshot),
+            actor=Actor(api, self._metrics),
+            looker=Looker(settings.workers),
+            memories=Memories(),
+            shared=Shared(),
+        )
+
+    def _trust(self, context: Context) -> Sequence[Part]:
+        """The signer of the agents' certificates, where this account may sign."""
+        from hawk_operator.trust_loop import trust_loop  # noqa: PLC0415
+
+        return trust_loop(context, self._metrics.registry)
+
+    def _progress(self) -> Progress:
+        return self._activity.progress(
+            leading=self._leadership.leading,
+            lost=self._leadership.lost.is_set(),
+            lease_age=self._leadership.since_contact(),
+            throttled_for=self._gate.remaining(),
+        )
+
+    def _exposition(self) -> bytes:
+        self._metrics.leading.set(1 if self._leadership.may_write() else 0)
+        waiting, busy = self._queue.depth()
+        self._metrics.queue.labels("waiting").set(waiting)
+        self._metrics.queue.labels("busy").set(busy)
+        return self._metrics.text()

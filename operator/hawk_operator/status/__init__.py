@@ -1,0 +1,1 @@
+"""What is said about a pool: facts in, conditions and counts out."""

@@ -1,0 +1,205 @@
+"""The conditions of a pool: a chain of pure steps from facts to a verdict each, and `Ready` over them.
+
+Unknown is not False: it says that nothing was observed which could tell, and why.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hawk_api.conditions import ConditionType, make
+from hawk_api.reasons import Reason
+from hawk_api.v1alpha1 import Verify
+from hawk_operator.status.facts import Facts, GroupFacts, Verdict
+from hawk_operator.wiring.links import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hawk_api.conditions import Condition
+
+NEEDED_FOR_READY: Final = (
+    ConditionType.LAYOUTS_COMPATIBLE,
+    ConditionType.DEVICES_READY,
+    ConditionType.MEMORY_REGISTERED,
+    ConditionType.WIRED,
+    ConditionType.TRANSFER_VERIFIED,
+)
+"""What a pool must have to serve. The others say how well it is run."""
+
+
+_BROKEN: Final = {str(reason): reason for reason in (Reason.CANARY_FAILED, Reason.DIGEST_MISMATCH)}
+
+
+def judge(facts: Facts) -> tuple[Condition, ...]:
+    """Every condition of the pool, `Ready` first; without transition times."""
+    verdicts = {kind: step(facts) for kind, step in _CHAIN.items()}
+    ready = roll_up(facts, verdicts)
+    generation = facts.pool.metadata.generation
+    return tuple(
+        make(kind, verdict.status, verdict.reason, verdict.message or verdict.reason.meaning, generation)
+        for kind, verdict in ((ConditionType.READY, ready), *verdicts.items())
+    )
+
+
+def roll_up(facts: Facts, verdicts: Mapping[ConditionType, Verdict]) -> Verdict:
+    """False if something needed is False, else Unknown if something is Unknown, else True."""
+    if facts.violations:
+        first = facts.violations[0]
+        return Verdict(False, first.reason, str(first))
+    for status in (False, None):
+        for kind in NEEDED_FOR_READY:
+            verdict = verdicts[kind]
+            if verdict.status is status and not _beside_the_point(kind, verdict):
+                return Verdict(status, verdict.reason, f"{kind}: {verdict.message or verdict.reason.meaning}")
+    counts = ", ".join(f"{group.name} {group.pods.capacity}/{group.desired}" for group in facts.groups)
+    return Verdict(True, Reason.AS_EXPECTED, f"serving: {counts}")
+
+
+def _beside_the_point(kind: ConditionType, verdict: Verdict) -> bool:
+    """Verification that was switched off by choice doesn't keep a pool from being ready."""
+    return kind is ConditionType.TRANSFER_VERIFIED and verdict.reason is Reason.VERIFICATION_OFF
+
+
+def _layouts(facts: Facts) -> Verdict:
+    return facts.layouts
+
+
+def _devices(facts: Facts) -> Verdict:
+    for group in facts.groups:
+        if group.trouble:
+            reason, message = group.trouble
+            return Verdict(False, reason, f"group {group.name}: {message}")
+    stuck = [(group, pod) for group in facts.groups for pod in group.pods.unschedulable]
+    if stuck:
+        group, pod = stuck[0]
+        return Verdict(
+            False, Reason.UNSCHEDULABLE, f"{len(stuck)} pods find no node; {group.name}: {pod.unschedulable}"
+        )
+    if not facts.groups or all(group.pods.requested is None for group in facts.groups):
+        return Verdict(None, Reason.WAITING, "no workload exists yet")
+    short = [
+        group for group in facts.groups if group.pods.ready < min(max(group.least, 1), max(group.desired, 0))
+    ]
+    counts = ", ".join(f"{group.name} {group.pods.ready}/{group.desired}" for group in facts.groups)
+    if short:
+        return _short(short, counts)
+    behind = any(group.pods.ready < group.desired for group in facts.groups)
+    return Verdict(True, Reason.ROLLING_OUT if behind else Reason.AS_EXPECTED, f"ready: {counts}")
+
+
+def _short(short: list[GroupFacts], counts: str) -> Verdict:
+    for group in short:
+        for pod in group.pods.active:
+            if pod.problem:
+                return Verdict(False, Reason.PODS_NOT_READY, f"ready: {counts}; {pod.name}: {pod.problem}")
+    return Verdict(False, Reason.ROLLING_OUT, f"ready: {counts}")
+
+
+def _memory(facts: Facts) -> Verdict:
+    if not facts.agents_known:
+        return Verdict(None, Reason.NOT_OBSERVED, "the operator may not read HawkNodes here")
+    ready = [(group, pod) for group in facts.groups for pod in group.pods.active if pod.ready]
+    if not ready:
+        return Verdict(None, Reason.WAITING, "no worker is ready yet")
+    bare = [pod for _, pod in ready if pod.node not in facts.agents or not facts.agents[pod.node].live]
+    if bare:
+        nodes = listed({pod.node for pod in bare})
+        return Verdict(
+            False, Reason.NO_AGENT, f"{len(bare)} of {len(ready)} workers have no live agent; nodes: {nodes}"
+        )
+    unregistered = [pod.name for group, pod in ready if not _registered(facts, group, pod.name, pod.node)]
+    if unregistered:
+        return Verdict(
+            False,
+            Reason.REGION_MISSING,
+            f"{len(unregistered)} of {len(ready)} workers have no region: {listed(unregistered)}",
+        )
+    return Verdict(True, Reason.AS_EXPECTED, f"the regions of {len(ready)} workers are registered")
+
+
+def _registered(facts: Facts, group: GroupFacts, pod: str, node: str) -> bool:
+    """Whether a worker's region is there: by its own name where workers are named like pods, else by node."""
+    pool = f"{facts.pool.metadata.namespace}/{facts.pool.metadata.name}"
+    workers = {
+        worker
+        for agent in facts.agents.values()
+        if agent.live
+        for owner, name, worker in agent.regions
+        if (owner, name) == (pool, group.name)
+    }
+    names = {item.name for item in group.pods.pods}
+    if workers & names:
+        return pod in workers
+    return any((owner, name) == (pool, group.name) for owner, name, _ in facts.agents[node].regions)
+
+
+def _wired(facts: Facts) -> Verdict:
+    if not facts.agents_known:
+        return Verdict(None, Reason.NOT_OBSERVED, "the operator may not read HawkNodes here")
+    if facts.links is None:
+        return Verdict(None, Reason.NOT_OBSERVED)
+    return Verdict(facts.links.proved, facts.links.reason, facts.links.message)
+
+
+def _verified(facts: Facts) -> Verdict:
+    if facts.pool.spec.transfer.verify is Verify.OFF:
+        return Verdict(None, Reason.VERIFICATION_OFF)
+    for name, agent in sorted(facts.agents.items()):
+        for peer, reason, message in agent.problems:
+            if reason in _BROKEN:
+                return Verdict(False, _BROKEN[reason], f"{name} to {peer}: {message}")
+    links = facts.links
+    if links is not None and links.reason is Reason.NOT_NEEDED:
+        return Verdict(True, Reason.NOT_NEEDED, links.message)
+    if links is None or not links.verified:
+        return Verdict(None, Reason.NO_TRANSFERS, "no link has carried a proved transfer yet")
+    return Verdict(
+        True, Reason.VERIFIED, f"proof transfers over {links.verified} links arrived with the right digest"
+    )
+
+
+def _metrics(facts: Facts) -> Verdict:
+    if facts.pool.spec.traffic is None:
+        return Verdict(None, Reason.NOT_NEEDED, "spec.traffic is absent: the ratio stays at its start")
+    window = facts.window
+    if window is None:
+        return Verdict(None, Reason.NOT_OBSERVED)
+    lost = window.lost()
+    if not lost:
+        return Verdict(True, Reason.METRICS_FRESH, "; ".join(window.warnings))
+    return Verdict(False, window.reason(), lost)
+
+
+def _scaling(facts: Facts) -> Verdict:
+    conflicts = [f"{group.name}: {group.conflict}" for group in facts.groups if group.conflict]
+    if conflicts:
+        return Verdict(False, Reason.CONFLICTED, "; ".join(conflicts))
+    return facts.scaling
+
+
+def _payoff(facts: Facts) -> Verdict:
+    return facts.payoff
+
+
+def _draining(facts: Facts) -> Verdict:
+    if facts.draining:
+        first = facts.draining[0]
+        more = f" (and {len(facts.draining) - 1} more)" if len(facts.draining) > 1 else ""
+        return Verdict(True, first.reason, f"{first.message}{more}")
+    if facts.drain_timed_out:
+        return Verdict(True, Reason.DRAIN_TIMED_OUT, f"going with work left: {listed(facts.drain_timed_out)}")
+    return Verdict(False, Reason.IDLE)
+
+
+_CHAIN: Final[Mapping[ConditionType, Callable[[Facts], Verdict]]] = {
+    ConditionType.LAYOUTS_COMPATIBLE: _layouts,
+    ConditionType.DEVICES_READY: _devices,
+    ConditionType.MEMORY_REGISTERED: _memory,
+    ConditionType.WIRED: _wired,
+    ConditionType.TRANSFER_VERIFIED: _verified,
+    ConditionType.METRICS_AVAILABLE: _metrics,
+    ConditionType.SCALING: _scaling,
+    ConditionType.PAYS_OFF: _payoff,
+    ConditionType.DRAINING: _draining,
+}

@@ -1,0 +1,63 @@
+"""Everything that the conditions of one pool are judged by, gathered in one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hawk_api.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hawk_api.policy import Violation
+    from hawk_api.v1alpha1 import HawkPool
+    from hawk_operator.traffic import Window
+    from hawk_operator.wiring.links import Links
+    from hawk_operator.wiring.peers import Agent
+    from hawk_operator.workloads.drain import Waiting
+    from hawk_operator.workloads.pods import GroupPods
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A judgement with three values: True, False, or None while nobody can tell."""
+
+    status: bool | None
+    reason: Reason
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class GroupFacts:
+    """One group: what was decided, what is there, and what keeps it from changing."""
+
+    name: str
+    role: str
+    least: int
+    """replicas.min of the spec."""
+    desired: int
+    pods: GroupPods
+    trouble: tuple[Reason, str] | None = None
+    """Why its workload could not be written."""
+    conflict: str = ""
+    """Who else scales it."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One look at one pool."""
+
+    pool: HawkPool
+    violations: tuple[Violation, ...] = ()
+    layouts: Verdict = Verdict(None, Reason.NOT_OBSERVED)
+    groups: tuple[GroupFacts, ...] = ()
+    agents: Mapping[str, Agent] = field(default_factory=dict)
+    agents_known: bool = True
+    """Whether HawkNodes may be read at all."""
+    links: Links | None = None
+    window: Window | None = None
+    scaling: Verdict = Verdict(None, Reason.NOT_OBSERVED)
+    payoff: Verdict = Verdict(None, Reason.NOT_OBSERVED)
+    draining: tuple[Waiting, ...] = ()
+    drain_timed_out: tuple[str, ...] = ()

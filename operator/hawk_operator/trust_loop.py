@@ -1,0 +1,68 @@
+"""Runs the signer of the agents' certificates beside the rest, where this account may sign."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from hawk_operator.cluster_api import ApiCallError, NotFoundError, RefusedError
+from hawk_operator.trust.metrics import TrustMetrics
+from hawk_operator.trust.resources import REQUEST, SECRET
+from hawk_operator.trust.signer import Settings, run
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from hawk_operator.reconcile.context import Context
+
+_log = logging.getLogger(__name__)
+
+
+class TrustLoop:
+    """The signer in a thread."""
+
+    def __init__(self, context: Context, registry: CollectorRegistry) -> None:
+        given = context.settings
+        settings = Settings(
+            system_namespace=given.system_namespace,
+            agent_namespace=given.agent_namespace or given.system_namespace,
+            agent_service_account=given.agent_service_account,
+            secret=given.ca_secret,
+            config_map=given.trust_config_map,
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=run,
+            args=(context.api, settings, time.time, TrustMetrics(registry), self._stop),
+            name="trust",
+            daemon=True,
+        )
+
+    def start(self) -> None:
+        """Begin to answer requests."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the present round; returns at once."""
+        self._stop.set()
+
+    def join(self, timeout: float) -> None:
+        """Wait for the end."""
+        self._thread.join(timeout)
+
+
+def trust_loop(context: Context, registry: CollectorRegistry) -> list[TrustLoop]:
+    """The loop in a list, or none where nothing is signed here: no right to, or no place for a key."""
+    settings = context.settings
+    if not context.access.usable("list", REQUEST):
+        return []
+    try:
+        context.api.get(SECRET, settings.ca_secret, settings.system_namespace)
+    except (NotFoundError, RefusedError) as error:
+        _log.info("trust: certificates are not signed here: %s", error)
+        return []
+    except ApiCallError as error:
+        _log.warning("trust: %s", error)  # the loop itself tries again
+    return [TrustLoop(context, registry)]

@@ -1,0 +1,188 @@
+"""The peers of every agent, computed for the whole cluster at once. Pure.
+
+Prefill workers' nodes and decode workers' nodes of a pool reach each other. A link is one thing with two
+ends, so peers are chosen as pairs: either both ends list each other or neither does. Where an agent would get
+more than it may have, near pairs come first and a hash of the names decides among equals, so that a new node
+moves few of the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from hawk_api.reasons import Reason
+from hawk_api.v1alpha1.hawknode import MAX_PEERS, HawkNodeStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+ZONE: Final = "topology.kubernetes.io/zone"
+
+
+@dataclass(frozen=True)
+class Agent:
+    """What the wiring needs of a HawkNode."""
+
+    name: str
+    address: str = ""
+    epoch: str = ""
+    protocol: int | None = None
+    host: str = ""
+    zone: str = ""
+    live: bool = False
+    verified: frozenset[str] = frozenset()
+    problems: tuple[tuple[str, str, str], ...] = ()
+    """(peer, reason, message) of links that aren't verified."""
+    regions: tuple[tuple[str, str, str], ...] = ()
+    """(namespace/pool, group, worker) of registered memory."""
+    peers: tuple[tuple[str, str, str], ...] = ()
+    """(node, address, epoch) that its spec has now."""
+    expected: str = ""
+    """The epoch in its spec."""
+
+    @property
+    def reachable(self) -> bool:
+        """Whether it has said where it is and who it is."""
+        return bool(self.address and self.epoch)
+
+
+def agent_of(body: Mapping[str, Any], live: Iterable[str]) -> Agent:
+    """An agent from a HawkNode's plain form."""
+    metadata, spec = body["metadata"], body.get("spec") or {}
+    status = HawkNodeStatus.model_validate(body.get("status") or {})
+    return Agent(
+        name=metadata["name"],
+        address=status.address or "",
+        epoch=status.epoch or "",
+        protocol=status.protocol,
+        host=status.host_id or "",
+        zone=(metadata.get("labels") or {}).get(ZONE, ""),
+        live=metadata["name"] in live and not metadata.get("deletionTimestamp"),
+        verified=frozenset(status.verified_peers),
+        problems=tuple((item.peer, item.reason, item.message) for item in status.links.problems),
+        regions=tuple((item.pool, item.group, item.worker) for item in status.regions),
+        peers=tuple((p["node"], p["address"], p["epoch"]) for p in spec.get("peers") or ()),
+        expected=str(spec.get("expectedEpoch") or ""),
+    )
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The nodes of one pool by what its workers there do; a node may be on both sides."""
+
+    prefill: frozenset[str] = frozenset()
+    decode: frozenset[str] = frozenset()
+
+    def pairs(self) -> frozenset[tuple[str, str]]:
+        """Unordered pairs of different nodes between which KV may move."""
+        return frozenset(
+            (min(left, right), max(left, right))
+            for left in self.prefill
+            for right in self.decode
+            if left != right
+        )
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """The chosen pairs, and the pairs that can't be linked with (reason, message)."""
+
+    peers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    refused: Mapping[tuple[str, str], tuple[Reason, str]] = field(default_factory=dict)
+
+
+def wire(sides: Iterable[Sides], agents: Mapping[str, Agent], limit: int = MAX_PEERS) -> Wiring:
+    """Choose the pairs for all pools together; every agent gets at most `limit` peers, sorted by name."""
+    ambiguous = _ambiguous(agents.values())
+    wanted = {pair for side in sides for pair in side.pairs()}
+    refused: dict[tuple[str, str], tuple[Reason, str]] = {}
+    possible = []
+    for pair in wanted:
+        left, right = (agents.get(name) for name in pair)
+        if left is None or right is None or not left.reachable or not right.reachable:
+            continue  # no agent there, or not yet: the pool's condition says so
+        problem = _clash(left, right, ambiguous)
+        if problem:
+            refused[pair] = problem
+        else:
+            possible.append((_distance(left, right), _spread(pair), pair))
+    counts: Counter[str] = Counter()
+    chosen: dict[str, list[str]] = {}
+    for _, _, pair in sorted(possible):
+        left_name, right_name = pair
+        if counts[left_name] >= limit or counts[right_name] >= limit:
+            full = left_name if counts[left_name] >= limit else right_name
+            refused[pair] = (
+                Reason.TOO_MANY_PEERS,
+                f"{full} has {limit} peers already, the most there may be",
+            )
+            continue
+        for one, other in (pair, pair[::-1]):
+            counts[one] += 1
+            chosen.setdefault(one, []).append(other)
+    return Wiring({name: tuple(sorted(others)) for name, others in chosen.items()}, refused)
+
+
+def spec_of(agent: Agent, peers: Iterable[str], agents: Mapping[str, Agent]) -> dict[str, Any]:
+    """The part of a HawkNode's spec that is ours."""
+    return {
+        "expectedEpoch": agent.epoch,
+        "peers": [
+            {"node": name, "address": agents[name].address, "epoch": agents[name].epoch} for name in peers
+        ],
+    }
+
+
+def outdated(agent: Agent, wanted: Mapping[str, Any]) -> bool:
+    """Whether the spec must be written. An agent that has no peers and needs none is left alone."""
+    peers = tuple((p["node"], p["address"], p["epoch"]) for p in wanted["peers"])
+    if not peers and not agent.peers:
+        return False
+    return peers != tuple(sorted(agent.peers)) or wanted["expectedEpoch"] != agent.expected
+
+
+def _ambiguous(agents: Iterable[Agent]) -> dict[str, str]:
+    """Agents with an address that another has too, by name; of several, one that alone lives is right."""
+    by_address: dict[str, list[Agent]] = {}
+    for agent in agents:
+        if agent.address:
+            by_address.setdefault(agent.address, []).append(agent)
+    found = {}
+    for group in by_address.values():
+        if len(group) < 2:
+            continue
+        alive = [agent for agent in group if agent.live]
+        for agent in group:
+            if len(alive) != 1 or agent is not alive[0]:
+                found[agent.name] = next(other.name for other in group if other is not agent)
+    return found
+
+
+def _clash(left: Agent, right: Agent, ambiguous: Mapping[str, str]) -> tuple[Reason, str] | None:
+    for agent in (left, right):
+        if agent.name in ambiguous:
+            return (
+                Reason.PEER_REFUSED,
+                f"{agent.name} and {ambiguous[agent.name]} both say that they are at {agent.address}",
+            )
+    if None not in (left.protocol, right.protocol) and left.protocol != right.protocol:
+        return (
+            Reason.AGENT_INCOMPATIBLE,
+            f"{left.name} speaks protocol {left.protocol}, {right.name} speaks {right.protocol}",
+        )
+    return None
+
+
+def _distance(left: Agent, right: Agent) -> int:
+    if left.host and left.host == right.host:
+        return 0
+    if left.zone and left.zone == right.zone:
+        return 1
+    return 2
+
+
+def _spread(pair: tuple[str, str]) -> bytes:
+    return hashlib.sha256("\0".join(pair).encode()).digest()[:8]

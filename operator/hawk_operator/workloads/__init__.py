@@ -1,0 +1,1 @@
+"""From a decision to running workers: children, steps, drains and scale targets."""

@@ -1,0 +1,232 @@
+"""The Deployment of a group: rendered from its template, and compared with what is there. Pure.
+
+A child is applied only when it differs: either the hash of what we would apply is another than the one noted
+on the child, or some field that we set was changed by others. Server-side apply owns exactly the fields
+rendered here, so a field that leaves the template leaves the child.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from hawk_api import labels
+from hawk_api.names import child_name, label_value
+from hawk_api.policy.template import uses_claims
+from hawk_api.quantity import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hawk_api.v1alpha1 import AcceleratorClassSpec, GroupSpec, HawkPool
+
+HASH: Final = labels.PREFIX + "applied"
+MANAGED: Final = {labels.MANAGED_BY: labels.MANAGER}
+_ZONE: Final = "topology.kubernetes.io/zone"
+
+Object = dict[str, Any]
+
+
+class TemplateError(ValueError):
+    """A template contradicts the group it belongs to; `field` is its path in the spec."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
+def name_of(pool: str, group: str) -> str:
+    """The child's name: fixed for ever by the two names."""
+    return child_name(pool, group)
+
+
+def pool_labels(pool: str) -> dict[str, str]:
+    """The labels by which everything that belongs to a pool is found."""
+    return {labels.POOL: label_value(pool), **MANAGED}
+
+
+def group_labels(pool: str, group: str) -> dict[str, str]:
+    """The selector of a child: it never changes in a child's life."""
+    return {**pool_labels(pool), labels.GROUP: group}
+
+
+def render(pool: HawkPool, group: GroupSpec, device: AcceleratorClassSpec | None, replicas: int) -> Object:
+    """The Deployment to apply. `device` is the group's class, None on CPUs.
+
+    Raises TemplateError where the template asks for other devices than the group does.
+    """
+    if group.template is None:
+        raise ValueError(f"group {group.name} has no template")
+    selector = group_labels(pool.metadata.name, group.name)
+    marks = {**selector, labels.ROLE: group.role.value}
+    template = copy.deepcopy(group.template)
+    metadata = dict(template.get("metadata") or {})
+    metadata["labels"] = {**(metadata.get("labels") or {}), **marks}
+    spec = template["spec"]
+    if device is not None and device.resource_name and not uses_claims(template):
+        _ask_for_devices(spec, group, device.resource_name)
+    _prefer_same_zone(spec, pool.metadata.name)
+    body: Object = {
+        "metadata": {
+            "name": name_of(pool.metadata.name, group.name),
+            "namespace": pool.metadata.namespace,
+            "labels": marks,
+            "ownerReferences": [owner_of(pool)],
+        },
+        "spec": {
+            "selector": {"matchLabels": selector},
+            "revisionHistoryLimit": 2,
+            "strategy": _strategy(group),
+            "template": {"metadata": metadata, "spec": spec},
+        },
+    }
+    body["metadata"]["annotations"] = {HASH: digest(body)}
+    body["spec"]["replicas"] = replicas
+    return body
+
+
+def owner_of(pool: HawkPool) -> Object:
+    """The reference by which children go when their pool goes.
+
+    It doesn't block the pool's deletion: that would need a right on the pool's finalizers.
+    """
+    return {
+        "apiVersion": pool.api_version,
+        "kind": pool.kind,
+        "name": pool.metadata.name,
+        "uid": pool.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+
+
+def digest(body: Object) -> str:
+    """A short hash of a rendered child, without its replicas."""
+    text = json.dumps(body, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _strategy(group: GroupSpec) -> Object:
+    return {
+        "type": "RollingUpdate",
+        "rollingUpdate": {
+            "maxSurge": group.rollout.max_surge,
+            "maxUnavailable": group.rollout.max_unavailable,
+        },
+    }
+
+
+def _ask_for_devices(spec: Object, group: GroupSpec, resource: str) -> None:
+    """Let the first container ask for the devices, unless the template already says where they go."""
+    wanted = group.accelerators_per_replica
+    path = f"groups[{group.name}].template.spec.containers"
+    given: Decimal = Decimal(0)
+    stated = False
+    for index, container in enumerate(spec["containers"]):
+        if not isinstance(container, dict):
+            raise TemplateError(
+                f"{path}[{index}]", "is no container; give an object with a name and an image"
+            )
+        limits = (container.get("resources") or {}).get("limits") or {}
+        if resource in limits:
+            stated = True
+            given += _whole(limits[resource], f"{path}[{index}].resources.limits[{resource}]")
+    if stated and given != wanted:
+        raise TemplateError(
+            f"{path}[*].resources.limits[{resource}]",
+            f"asks for {given} devices, but acceleratorsPerReplica is {wanted}; make the two agree, "
+            "or leave the resource out of the template",
+        )
+    if not stated:
+        resources = spec["containers"][0].setdefault("resources", {})
+        for part in ("limits", "requests"):
+            resources[part] = {**(resources.get(part) or {}), resource: str(wanted)}
+
+
+def _whole(value: object, field: str) -> Decimal:
+    try:
+        number = parse(str(value))
+    except ValueError as error:
+        raise TemplateError(field, f"{value!r} is no quantity; give a whole number") from error
+    if number != int(number) or number < 0:
+        raise TemplateError(field, f"{value!r} is no whole number of devices; give a whole number")
+    return number
+
+
+def _prefer_same_zone(spec: Object, pool: str) -> None:
+    """Keep a pool's workers in one zone where possible, unless the template has its own affinity."""
+    if spec.get("affinity"):
+        return
+    spec["affinity"] = {
+        "podAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "weight": 50,
+                    "podAffinityTerm": {
+                        "labelSelector": {"matchLabels": {labels.POOL: label_value(pool)}},
+                        "topologyKey": _ZONE,
+                    },
+                }
+            ]
+        }
+    }
+
+
+def differs(wanted: Object, live: Mapping[str, Any]) -> str:
+    """The path of the first field that has to be applied, or "" when the child is as wanted."""
+    noted = (live.get("metadata", {}).get("annotations") or {}).get(HASH)
+    if noted != wanted["metadata"]["annotations"][HASH]:
+        return f"metadata.annotations[{HASH}]"
+    return missing(wanted, live)
+
+
+def missing(wanted: object, live: object, path: str = "") -> str:
+    """The path of the first value of `wanted` that `live` doesn't have; "" when all are there.
+
+    `live` may have more: defaults, and what others own. Lists of named objects are matched by name, others
+    item by item. Quantities are compared by value, since the API server writes 1000m as 1.
+    """
+    if isinstance(wanted, dict):
+        if not isinstance(live, dict):
+            return path or "."
+        for key, value in wanted.items():
+            if value is None or value in ({}, []):
+                continue
+            found = missing(value, live.get(key), f"{path}.{key}" if path else str(key))
+            if found:
+                return found
+        return ""
+    if isinstance(wanted, list):
+        return _missing_items(wanted, live, path)
+    return "" if _same(wanted, live) else path
+
+
+def _missing_items(wanted: list[Any], live: object, path: str) -> str:
+    if not isinstance(live, list):
+        return path
+    if all(isinstance(item, dict) and "name" in item for item in wanted):
+        named = {item.get("name"): item for item in live if isinstance(item, dict)}
+        pairs = [(f"{path}[{item['name']}]", item, named.get(item["name"])) for item in wanted]
+    elif len(wanted) == len(live):
+        pairs = [(f"{path}[{index}]", *pair) for index, pair in enumerate(zip(wanted, live, strict=True))]
+    else:
+        return path
+    return next((found for where, left, right in pairs if (found := missing(left, right, where))), "")
+
+
+def _same(wanted: object, live: object) -> bool:
+    if wanted == live:
+        return True
+    if wanted in ("", False, 0) and live is None:
+        return True  # the API leaves empty values out
+    if isinstance(wanted, bool) or isinstance(live, bool):
+        return False
+    if not isinstance(wanted, (str, int, float)) or not isinstance(live, (str, int, float)):
+        return False
+    try:
+        return parse(str(wanted)) == parse(str(live))
+    except ValueError:
+        return False

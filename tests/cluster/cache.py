@@ -62,8 +62,13 @@ def locked(
 
 @contextlib.contextmanager
 def placed(target: Path) -> Iterator[Path]:
-    """Give an empty folder beside `target` that becomes `target` when the block ends without an error."""
+    """Give an empty folder beside `target` that becomes `target` when the block ends without an error.
+
+    The caller holds the lock for `target`; what an earlier, killed holder left behind is removed.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
+    for left in target.parent.glob(f".{target.name}.*"):
+        shutil.rmtree(left)
     draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         yield draft

@@ -23,6 +23,7 @@ from . import binaries, cache
 from .cluster import Cluster
 from .control_plane import resident_bytes
 from .errors import MissingToolError
+from .gobuild import BuildError
 from .progress import Progress
 from .prometheus import find_prometheus
 from .supervisor import ProcessEndedError, Supervisor
@@ -199,7 +200,7 @@ def _live(name: str) -> dict[str, Any] | None:
 def _errors() -> Iterator[None]:
     try:
         yield
-    except (MissingToolError, binaries.BuildError, ProcessEndedError, TimeoutError) as error:
+    except (MissingToolError, BuildError, ProcessEndedError, TimeoutError) as error:
         _fail(str(error))
     except KeyboardInterrupt:
         _fail("interrupted; a build that was cut short goes on where it stopped", code=130)

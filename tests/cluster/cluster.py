@@ -6,9 +6,7 @@ import contextlib
 import json
 import os
 import subprocess
-import tempfile
 import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import yaml
@@ -22,6 +20,7 @@ from .waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     import lightkube
 
@@ -62,7 +61,6 @@ class Cluster:
 
         Raises what `binaries.programs` and `ControlPlane.start` raise.
         """
-        progress = progress or Silent()
         programs, clients = binaries.programs(progress), binaries.clients(progress)
         with Supervisor() as supervisor, cls.started(supervisor, programs, clients, progress) as cluster:
             yield cluster
@@ -92,8 +90,8 @@ class Cluster:
             raise FileNotFoundError(
                 f"HAWK_TEST_KUBECONFIG: {kubeconfig} is no file; name a cluster's kubeconfig"
             )
-        with tempfile.TemporaryDirectory(prefix="hawkpool-") as folder:
-            cluster = cls(kubeconfig, Path(folder), binaries.clients(progress or Silent()))
+        with Supervisor() as supervisor:
+            cluster = cls(kubeconfig, supervisor.folder, binaries.clients(progress))
             cluster.kubectl("get", "--raw", "/readyz", timeout=30)
             yield cluster
 

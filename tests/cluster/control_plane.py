@@ -34,6 +34,7 @@ class ControlPlane:
 
     def __init__(self, folder: Path, ports: Ports) -> None:
         self.folder = folder
+        self.addresses: components.Addresses | None = None
         self.timings: dict[str, float] = {}
         self.processes: dict[str, Process] = {}
         self._ports = ports
@@ -77,7 +78,7 @@ class ControlPlane:
         return {name: resident_bytes(process.pid) for name, process in self.processes.items()}
 
     def _start(self, programs: Programs, supervisor: Supervisor) -> None:
-        addresses = components.Addresses(*(self._ports.reserve() for _ in range(6)))
+        self.addresses = addresses = components.Addresses(*(self._ports.reserve() for _ in range(6)))
         with self._timed("certificates"):
             authority = pki.Authority(datetime.datetime.now(datetime.UTC))
             components.write_files(self.folder, authority, addresses)

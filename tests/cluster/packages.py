@@ -6,7 +6,6 @@ import io
 import os
 import platform
 import re
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from . import cache
 from .errors import MissingToolError
+from .supervisor import run
 
 if TYPE_CHECKING:
     from .progress import Progress
@@ -51,12 +51,10 @@ def _install(name: str, requirement: str, target: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet"]
     pip += ["--no-deps", "--no-compile", "--only-binary", ":all:", "--require-hashes"]
     pip += ["--target", str(target), "--requirement", str(lock)]
-    environment = {**os.environ, "PIP_ROOT_USER_ACTION": "ignore", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(
-        pip, env=environment, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_SECONDS, check=False
-    )
-    if done.returncode:
-        raise MissingToolError(f"{name}: pip could not install it: {done.stderr.strip()[-800:]}")
+    environment = {"PIP_ROOT_USER_ACTION": "ignore", "PYTHONWARNINGS": "ignore"}
+    code, output = run(pip, timeout=INSTALL_TIMEOUT_SECONDS, env=environment)
+    if code:
+        raise MissingToolError(f"{name}: pip could not install it: {output[-800:]}")
 
 
 def kubectl(progress: Progress) -> Path:

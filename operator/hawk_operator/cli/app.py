@@ -38,6 +38,7 @@ class Entry:
 COMMANDS: tuple[Entry, ...] = (
     Entry("validate", "hawk_operator.cli.validate", "validate", "Check manifests without a cluster."),
     Entry("kv", "hawk_operator.cli.kv", "kv", "Size of a KV cache, and how long it takes to move."),
+    Entry("payoff", "hawk_operator.cli.payoff", "app", "The arithmetic of splitting inference."),
 )
 """Every command, in the order of the overview. Keep one line an entry."""
 

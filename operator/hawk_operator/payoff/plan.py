@@ -150,7 +150,10 @@ def _by_cost(apart: Candidate, whole: Candidate) -> tuple[Verdict, str]:
     costs = apart.usd_per_million_tokens, whole.usd_per_million_tokens
     if costs[0] is None or costs[1] is None:
         unpriced = apart if costs[0] is None else whole
-        return Verdict.UNKNOWN, f"the price of {unpriced.unpriced} isn't known; give price and power, or pricePerHour"
+        return (
+            Verdict.UNKNOWN,
+            f"the price of {unpriced.unpriced} isn't known; give price and power, or pricePerHour",
+        )
     text = f"{apart.title} {costs[0]:.3f}, {whole.title} {costs[1]:.3f} USD a million tokens"
     return (Verdict.PAYS if costs[0] < costs[1] else Verdict.DOES_NOT_PAY), text
 

@@ -160,7 +160,9 @@ def _for_any_link(question: Question) -> PaysOff:
 
 def _prices_missing(compared: _Compared) -> str:
     unpriced = compared.apart if compared.apart.usd_per_million_tokens is None else compared.whole
-    return f"price: that of {unpriced.unpriced} isn't known; give price and power, or pricePerHour, in the class"
+    return (
+        f"price: that of {unpriced.unpriced} isn't known; give price and power, or pricePerHour, in the class"
+    )
 
 
 def _describe(scenario: Scenario, compared: _Compared) -> str:

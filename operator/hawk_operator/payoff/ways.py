@@ -46,7 +46,9 @@ def sizes(part: Part, scenario: Scenario) -> Iterator[Replica]:
 
 def pool_use(role: str, replica: Replica, replicas: int, utilisation: float) -> PoolUse:
     """Return a pool's line in a candidate."""
-    return PoolUse(role, replica.device.name, replicas, replica.devices, min(1.0, utilisation), replica.device.priced)
+    return PoolUse(
+        role, replica.device.name, replicas, replica.devices, min(1.0, utilisation), replica.device.priced
+    )
 
 
 def attains(  # noqa: PLR0917 -- one queue in plain figures

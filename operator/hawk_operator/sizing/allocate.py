@@ -83,10 +83,10 @@ def _fill(groups: Sequence[Group], side: Side, caps: Counts, counts: dict[str, i
 
 
 def _cheapest(groups: Sequence[Group], side: Side) -> list[Group]:
-    priced = all(group.usd_per_hour is not None for group in groups)
+    priced = all(group.cost_per_hour is not None for group in groups)
 
     def price(group: Group) -> tuple[float, str]:
-        cost = (group.usd_per_hour or 0.0) if priced else float(max(1, group.devices))
+        cost = (group.cost_per_hour or 0.0) if priced else float(max(1, group.devices))
         return cost / side.needs[group.name].unit, group.name
 
     return sorted(groups, key=price)

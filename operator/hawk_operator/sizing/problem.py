@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from hawk_api.v1alpha1.hawkpool import HawkPool
     from hawk_api.v1alpha1.scaling import Objective as ObjectiveSpec
 
+HOURS_OF_SERVICE = 3 * 365 * 24
+"""Hours over which a device that was bought is paid off."""
 _PRECISIONS = (Precision.FLOAT16, Precision.BFLOAT16)
 
 
@@ -33,7 +35,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class Group:
-    """One group: bounds, and what one replica is. `usd_per_hour` and `devices` are a replica's."""
+    """One group: bounds, and what one replica is: `devices`, `usd_per_hour`, `usd` to buy, `watts`."""
 
     name: str
     role: Role
@@ -42,9 +44,20 @@ class Group:
     worker: Worker
     devices: int = 1
     usd_per_hour: float | None = None
+    usd: float | None = None
     watts: float | None = None
     startup_s: float | None = None
     device_class: str = ""
+
+    @property
+    def cost_per_hour(self) -> float | None:
+        """What an hour of a replica costs: its price an hour, else its price to buy over three years.
+
+        For comparing devices only; a budget an hour counts prices an hour.
+        """
+        if self.usd_per_hour is not None or self.usd is None:
+            return self.usd_per_hour
+        return self.usd / HOURS_OF_SERVICE
 
 
 @dataclass(frozen=True)
@@ -95,7 +108,9 @@ class Problem:
         notes = pool.metadata.annotations or {}
         scaling, budget = spec.scaling, spec.scaling.budget
         return cls(
-            model=None if geometry is None else ModelWork.of(geometry, spec.model.kv_dtype),
+            model=None
+            if geometry is None
+            else ModelWork.of(geometry, spec.model.kv_dtype, spec.model.weights),
             groups=tuple(_group(g, classes.get(g.accelerator_class or "")) for g in spec.groups),
             ttft=_objective(spec.objectives.ttft),
             itl=_objective(spec.objectives.itl),
@@ -172,6 +187,7 @@ def _group(spec: GroupSpec, found: AcceleratorClassSpec | None) -> Group:
         ),
         devices=spec.devices,
         usd_per_hour=scaled(found.price_per_hour if found else None),
+        usd=scaled(found.price if found else None),
         watts=scaled(found.power if found else None),
         startup_s=found.startup if found else None,
         device_class=spec.accelerator_class or "",

@@ -14,6 +14,7 @@ from hawk_api.v1alpha1.enums import DataType
 
 if TYPE_CHECKING:
     from hawk_api.models.geometry import Geometry
+    from hawk_api.v1alpha1.enums import Precision
 
 PREFILL_MFU = 0.60
 """Share of peak FLOP/s that prefill reaches; 60 to 75% is commonly published for long prompts."""
@@ -49,8 +50,8 @@ class ModelWork:
     state_bytes: float = 0.0
 
     @classmethod
-    def of(cls, geometry: Geometry, kv_dtype: DataType | str, weight_element_bytes: float = 2.0) -> ModelWork:
-        """Add up a model's layers; weights are taken to be 16-bit unless said otherwise."""
+    def of(cls, geometry: Geometry, kv_dtype: DataType | str, weights: Precision | None = None) -> ModelWork:
+        """Add up a model's layers; `weights` is their number format, the published one where absent."""
         size = DataType(kv_dtype).bytes
         attention: dict[float, float] = {}
         kept: dict[float, float] = {}
@@ -62,7 +63,7 @@ class ModelWork:
             kept[window] = kept.get(window, 0.0) + layer.attention.elements_per_token * size
             read[reads] = read.get(reads, 0.0) + layer.attention.elements_per_token * size
         return cls(
-            weight_bytes=geometry.weights.total * weight_element_bytes,
+            weight_bytes=geometry.weights_bytes(weights),
             active_parameters=geometry.weights.active,
             attention=_parts(attention),
             kv=_parts(kept),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from hawk_api.v1alpha1.enums import AttentionKind, DataType, Precision
 
 if TYPE_CHECKING:
-    from hawk_api.models.layers import Layer
+    from hawk_api.models.layers import Attention, Layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,11 @@ class Geometry:
         return len(self.layers)
 
     @cached_property
+    def _kinds(self) -> Counter[Attention]:
+        """Layers by their attention: few kinds stand for many layers."""
+        return Counter(layer.attention for layer in self.layers)
+
+    @cached_property
     def attention(self) -> AttentionKind:
         """The layers' kind, Hybrid where there are several."""
         kinds = {layer.attention.kind for layer in self.layers}
@@ -78,7 +84,11 @@ class Geometry:
 
     def kv_bytes(self, tokens: int, dtype: DataType | str = DataType.FLOAT16) -> int:
         """Bytes retained for one sequence of `tokens` tokens."""
-        return sum(self.kv_bytes_by_layer(tokens, dtype))
+        size = DataType(dtype).bytes
+        return sum(
+            layers * attention.retained_bytes(_count(tokens), size)
+            for attention, layers in self._kinds.items()
+        )
 
     def kv_bytes_by_layer(self, tokens: int, dtype: DataType | str = DataType.FLOAT16) -> tuple[int, ...]:
         """Bytes retained by each layer for one sequence of `tokens` tokens."""
@@ -88,21 +98,26 @@ class Geometry:
     def kv_read_bytes(self, tokens: int, dtype: DataType | str = DataType.FLOAT16) -> int:
         """Bytes of retained state that one decode step reads for one sequence."""
         size = DataType(dtype).bytes
-        return sum(layer.attention.read_bytes(_count(tokens), size) for layer in self.layers)
+        return sum(
+            layers * attention.read_bytes(_count(tokens), size) for attention, layers in self._kinds.items()
+        )
 
     def kv_bytes_per_token(self, dtype: DataType | str = DataType.FLOAT16) -> int:
         """Bytes that each further token adds once every window is full: what growing layers keep."""
         size = DataType(dtype).bytes
-        growing = (layer.attention for layer in self.layers if layer.attention.grows())
-        return sum(attention.elements_per_token * size for attention in growing)
+        return sum(
+            layers * attention.elements_per_token * size
+            for attention, layers in self._kinds.items()
+            if attention.grows()
+        )
 
     def kv_bytes_fixed(self, dtype: DataType | str = DataType.FLOAT16) -> int:
         """Bytes of full windows and states: what doesn't grow with the context."""
         size = DataType(dtype).bytes
-        fixed = (layer.attention for layer in self.layers if not layer.attention.grows())
         return sum(
-            (attention.window or 0) * attention.elements_per_token * size + attention.state_bytes
-            for attention in fixed
+            layers * ((attention.window or 0) * attention.elements_per_token * size + attention.state_bytes)
+            for attention, layers in self._kinds.items()
+            if not attention.grows()
         )
 
     @cached_property
@@ -137,11 +152,10 @@ class Geometry:
     def attention_flops(self, context: int) -> int:
         """Operations of one token's attention over `context` retained tokens, all layers."""
         total = 0
-        for layer in self.layers:
-            kept = layer.attention.retained_tokens(_count(context))
-            total += layer.attention.work_per_pair * (
-                kept if layer.attention.reads is None else min(kept, layer.attention.reads)
-            )
+        for attention, layers in self._kinds.items():
+            kept = attention.retained_tokens(_count(context))
+            seen = kept if attention.reads is None else min(kept, attention.reads)
+            total += layers * attention.work_per_pair * seen
         return total
 
     def prefill_flops(self, tokens: int, *, attention: bool = True) -> int:
@@ -149,9 +163,8 @@ class Geometry:
         work = self.flops_per_token() * _count(tokens)
         if attention:
             work += sum(
-                layer.attention.work_per_pair
-                * _pairs(tokens, layer.attention.window or layer.attention.reads or tokens)
-                for layer in self.layers
+                layers * kind.work_per_pair * _pairs(tokens, kind.window or kind.reads or tokens)
+                for kind, layers in self._kinds.items()
             )
         return work
 

@@ -43,7 +43,7 @@ class GeometrySpec(Model):
             rule(
                 "self.attention != 'Hybrid' || "
                 "(has(self.globalEvery) && (has(self.window) != has(self.stateBytes)))",
-                "attention Hybrid needs globalEvery, and either window or stateBytes for the other layers",
+                "attention Hybrid needs globalEvery, and window or stateBytes for the other layers; add them",
                 ".globalEvery",
             ),
             rule(

@@ -132,7 +132,7 @@ class ScalingSpec(Model):
     ratio: RatioBounds = RatioBounds()
     startup_ratio: Ratio | None = None
     """Ratio before traffic is known; by the rules of thumb where absent."""
-    tolerance: Annotated[Quantity, Field(json_schema_extra={"default": "0.1"})] = Decimal("0.1")
+    tolerance: Quantity = Decimal("0.1")
     """Relative change below which nothing is done."""
     behavior: Behavior = Behavior()
     fallback: Fallback = Fallback.HOLD

@@ -1,0 +1,1 @@
+"""Replay traffic through the decision in simulated time, beside the policies that people use today."""

@@ -7,6 +7,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <stdlib.h>
+
 #include "_kernel.h"
 
 #include "_kernel_paths.h"
@@ -140,26 +142,70 @@ static inline int next_block(Walk *w)
     return 0;
 }
 
+/* ---- fetching ahead: the lines of the next group of blocks, one for each line written ---- */
+
 #define LINES_MOST 1024
 
-/* The lines of a block at the source, relative to its start, lowest first; 0 if there are too many. */
-static int block_lines(const Block *b, int32_t lines[LINES_MOST])
+/* How many loops outside the block join its group: as many as make what is read dense and still small.
+ * Pages of tokens interleave the heads: one head is 256 bytes here and there, all heads are the page. */
+static int group_loops(const Walk *walk, const Block *block)
 {
-    const int rows_outside = b->row_source >= b->run_source;
-    const int64_t outer = rows_outside ? b->rows : b->runs, inner = rows_outside ? b->runs : b->rows;
-    const int64_t outer_step = rows_outside ? b->row_source : b->run_source;
-    const int64_t inner_step = rows_outside ? b->run_source : b->row_source;
-    const int64_t bytes = b->rows * b->runs * b->run;
-    if (bytes > LINES_MOST * 64 || (b->rows - 1) * b->row_source + (b->runs - 1) * b->run_source > INT32_MAX - b->run)
+    int64_t bytes = block->rows * block->runs * block->run;
+    int64_t span = (block->rows - 1) * block->row_source + (block->runs - 1) * block->run_source + block->run;
+    int joined = 0;
+    for (int i = walk->outer - 1; i >= 0 && stepless(&walk->program->loop[i]); i--) {
+        const Loop *loop = &walk->program->loop[i];
+        if (loop->count > LINES_MOST * 64 / bytes || loop->source > INT32_MAX / loop->count)
+            break;
+        bytes *= loop->count;
+        span += (loop->count - 1) * loop->source;
+        if (span <= 2 * bytes)
+            joined = walk->outer - i;
+    }
+    return joined;
+}
+
+typedef struct { int64_t count, step; } Span;
+
+static int wider(const void *a, const void *b)
+{
+    const int64_t x = ((const Span *)a)->step, y = ((const Span *)b)->step;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* List a group's lines relative to its start, lowest first; 0 if they are too many or too far apart. */
+static int group_lines(const Walk *walk, const Block *block, int joined, int32_t lines[LINES_MOST])
+{
+    Span spans[MAX_LOOPS + 2] = {{block->rows, block->row_source}, {block->runs, block->run_source}};
+    int count = 0, loops = 2;
+    for (int i = 0; i < joined; i++) {
+        const Loop *loop = &walk->program->loop[walk->outer - 1 - i];
+        spans[loops++] = (Span){loop->count, loop->source};
+    }
+    int64_t bytes = block->run, span = block->run;
+    for (int i = 0; i < loops; i++) {
+        if (bytes > LINES_MOST * 64 / spans[i].count || spans[i].step > INT32_MAX / 2 / spans[i].count)
+            return 0;
+        bytes *= spans[i].count;
+        span += (spans[i].count - 1) * spans[i].step;
+    }
+    if (span > INT32_MAX)
         return 0;
-    int count = 0;
-    int64_t last = -1; /* the last line listed */
-    for (int64_t i = 0; i < outer; i++)
-        for (int64_t j = 0; j < inner; j++)
-            for (int64_t at = i * outer_step + j * inner_step, end = at + b->run; at < end; at = (at | 63) + 1)
-                if (at >> 6 > last && count < LINES_MOST)
-                    lines[count++] = (int32_t)((last = at >> 6) << 6);
-    for (; count < LINES_MOST; count++) /* a row fetches one line for each it writes: never run off the list */
+    qsort(spans, (size_t)loops, sizeof *spans, wider);
+    int64_t turn[MAX_LOOPS + 2] = {0}, last = -1;
+    for (int64_t start = 0, more = 1; more;) {
+        for (int64_t at = start, end = start + block->run; at < end; at = (at | 63) + 1)
+            if (at >> 6 > last && count < LINES_MOST)
+                lines[count++] = (int32_t)((last = at >> 6) << 6);
+        more = 0;
+        for (int i = loops - 1; i >= 0 && !more; i--) {
+            more = ++turn[i] < spans[i].count;
+            start += more ? spans[i].step : -spans[i].step * (spans[i].count - 1);
+            if (!more)
+                turn[i] = 0;
+        }
+    }
+    for (; count < LINES_MOST; count++) /* one is fetched for each line written: never run off the list */
         lines[count] = 0;
     return 1;
 }
@@ -172,17 +218,32 @@ static uint64_t run_copy(const Path *path, const Program *p, const Side *source,
     int32_t lines[LINES_MOST];
     uint64_t sum = 0;
     start_walk(&walk, &block, p, source, destination);
-    const int fetch = stream && walk.outer && block_lines(&block, lines);
-    for (int more = 1; more;) {
+    const int joined = group_loops(&walk, &block);
+    int64_t group = 1; /* blocks */
+    for (int i = 0; i < joined; i++)
+        group *= p->loop[walk.outer - 1 - i].count;
+    Walk scout = walk; /* goes from group to group, one ahead */
+    scout.outer -= joined;
+    Ahead ahead = {NULL, stream && scout.outer && group_lines(&walk, &block, joined, lines) ? lines : NULL};
+    const int64_t each = block.rows * block.runs * block.run / 64;
+    int64_t here = 0;
+    do {
         const uint8_t *from = source->bytes + source_at(&walk);
-        uint8_t *to = destination->bytes + destination_at(&walk);
-        const uint64_t logical = (uint64_t)walk.logical;
-        more = next_block(&walk);
-        const Ahead ahead = {more ? source->bytes + source_at(&walk) : from, fetch ? lines : NULL};
-        path->copy(&block, from, to, ahead, stream);
+        if (ahead.lines) {
+            if (here == 0 && next_block(&scout))
+                ahead.base = source->bytes + source_at(&scout);
+            else if (here == 0)
+                ahead.lines = NULL;
+            else
+                ahead.lines = lines + here * each;
+        }
+        path->copy(&block, from, destination->bytes + destination_at(&walk), ahead, stream);
         if (key)
-            sum += path->hash(&block, from, logical, key);
-    }
+            sum += path->hash(&block, from, (uint64_t)walk.logical, key);
+        here = here + 1 < group ? here + 1 : 0;
+        if (ahead.lines && here == 0)
+            ahead.lines = lines;
+    } while (next_block(&walk));
     return sum;
 }
 

@@ -74,8 +74,8 @@ class Sides:
         destination, destination_step = self.destination[axis].step(indices)
         return Loop(count, source, destination, indices * self.logical[axis], source_step, destination_step)
 
-    def box(self, pieces: tuple[Piece, ...], *, logical: bool) -> Program:
-        """One program from a piece of each axis, in the order of `AXES`."""
+    def box(self, pieces: tuple[Piece, ...]) -> Program:
+        """One program from a piece of each axis, in the order of `AXES`; its run is one element."""
         source, destination = self.base
         order = source_entry = destination_entry = 0
         loops: list[Loop] = []
@@ -88,8 +88,9 @@ class Sides:
             order += (to_start + piece.first) * self.logical[axis]
             loops += [self.loop(axis, count, indices) for count, indices in piece.loops if count > 1]
         loops.sort(key=lambda loop: loop.destination + loop.destination_step * self.page, reverse=True)
-        merged, run = coalesce(loops, self.itemsize, logical=logical)
-        return Program(source, destination, order, source_entry, destination_entry, merged, run)
+        return Program(
+            source, destination, order, source_entry, destination_entry, tuple(loops), self.itemsize
+        )
 
 
 def boxes(source: Layout, destination: Layout) -> list[tuple[Piece, ...]]:
@@ -109,7 +110,7 @@ def fills(destination: Layout) -> Iterator[Program]:
         (e.start, e.stop, destination.padded_stop(axis))
         for axis, e in zip(AXES, destination.extents, strict=True)
     ]
-    if any(start == stop for start, stop, _ in windows):
+    if any(start == stop for start, stop, _ in windows) or all(stop == end for _, stop, end in windows):
         return
     sides = Sides(destination, destination)
     for k, (_, stop, padded) in enumerate(windows):
@@ -125,7 +126,7 @@ def fills(destination: Layout) -> Iterator[Program]:
             pieces.append([_shift(piece, start) for piece in refine(levels, start, start, end - start)])
         sides.starts = dict.fromkeys(AXES, (0, 0))
         for box in product(*pieces):
-            yield sides.box(box, logical=False)
+            yield coalesce(sides.box(box), logical=False)
 
 
 def _shift(piece: Piece, by: int) -> Piece:

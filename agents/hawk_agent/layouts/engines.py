@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from hawk_agent.layouts import digest as _digest
 from hawk_agent.layouts import fallback
 from hawk_agent.layouts.errors import LayoutError
-from hawk_agent.layouts.loops import Loop, Program, part
+from hawk_agent.layouts.loops import Loop, Program, part, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,7 +111,9 @@ def digest(
 ) -> int:
     """The digest of what programs read (side 0) or write (side 1), of one stripe in `sample`."""
     path = engine()
-    striped = tuple(map(stripes, programs)) if sample > 1 else tuple(programs)
+    striped = tuple(programs)
+    if sample > 1:
+        striped = tuple(piece for program in striped for piece in stripes(program))
     if path != "numpy":
         words = (*_digest.schedule(key), unit)
         chance = (*_digest.schedule(key ^ _digest.MASK), sample)
@@ -150,24 +152,19 @@ def _sampled(program: Program, number: int, key: int, sample: int) -> list[Progr
 
 
 @lru_cache(maxsize=4096)
-def stripes(program: Program) -> Program:
+def stripes(program: Program) -> tuple[Program, ...]:
     """The same program, its two inner loops cut to blocks of some 4 KiB: what a sample takes at a time."""
-    cut = _STRIPE
-    while program.run % cut:
-        cut //= 2
-    if program.run > _STRIPE and cut >= 64:
-        program = replace(program, loops=(*program.loops, Loop(program.run // cut, cut, cut, cut)), run=cut)
+    return tuple(_stripe(piece) for piece in shorten(program, _STRIPE))
+
+
+def _stripe(program: Program) -> Program:
     *outer, inner = program.loops or (Loop(1, 0, 0, 0),)
     most = max(1, _STRIPE // program.run)
     if inner.count > most and not inner.source_step and not inner.destination_step:
         fine = next(n for n in range(most, 0, -1) if inner.count % n == 0)
-        outer.append(replace(_scale(inner, fine), count=inner.count // fine))
+        outer.append(Loop(inner.count // fine, *(step * fine for step in inner.steps)))
         inner = replace(inner, count=fine)
     block = inner.count * (outer[-1].count if outer else 1)
     # A loop of one turn keeps the loops outside it out of the block, which is the inner two.
     inside = (inner,) if block * program.run <= _STRIPE else (inner, Loop(1, 0, 0, 0))
     return replace(program, loops=(*outer, *inside))
-
-
-def _scale(loop: Loop, by: int) -> Loop:
-    return Loop(loop.count, *(step * by for step in loop.steps))

@@ -159,9 +159,15 @@ class Layout:
         """The digit that a block table indexes."""
         return next((digit for digit in self.digits if digit.indexed), None)
 
-    def levels(self, axis: str) -> list[Digit]:
+    def levels(self, axis: str) -> tuple[Digit, ...]:
         """The digits of an axis, finest first."""
-        return sorted((d for d in self.digits if d.axis == axis), key=lambda d: d.level)
+        return self._levels.get(axis, ())
+
+    @cached_property
+    def _levels(self) -> dict[str, tuple[Digit, ...]]:
+        axes = {digit.axis for digit in self.digits}
+        ordered = sorted(self.digits, key=lambda digit: digit.level)
+        return {axis: tuple(digit for digit in ordered if digit.axis == axis) for axis in axes}
 
     def padded_stop(self, axis: str) -> int:
         """Where the window of an axis ends when the padding that goes with it is included.

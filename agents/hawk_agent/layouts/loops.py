@@ -10,10 +10,6 @@ the digest counts by, all in bytes, and the two block tables, in entries. Two la
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +55,14 @@ class Program:
         return self.runs * self.run
 
 
-def coalesce(loops: Iterable[Loop], run: int, *, logical: bool) -> tuple[tuple[Loop, ...], int]:
-    """The fewest loops that visit the same places.
+def coalesce(program: Program, *, logical: bool) -> Program:
+    """The same moves in the fewest loops.
 
     Args:
-        loops: outermost first, in the order of the destination's strides.
-        run: bytes that are contiguous on every side.
+        program: its loops in the order of the destination's steps, outermost first.
         logical: whether the logical order counts as a side (it does for a digest, not for a copy).
-
-    Returns:
-        The loops and the run, both grown as far as the two laws go.
     """
-    rest = [loop for loop in loops if loop.count > 1]
+    run, rest = program.run, [loop for loop in program.loops if loop.count > 1]
     while rest and _continues(rest[-1], run, logical=logical):
         run *= rest.pop().count
     merged: list[Loop] = []
@@ -79,7 +71,7 @@ def coalesce(loops: Iterable[Loop], run: int, *, logical: bool) -> tuple[tuple[L
             merged[-1] = replace(loop, count=merged[-1].count * loop.count)
         else:
             merged.append(loop)
-    return tuple(merged), run
+    return replace(program, loops=tuple(merged), run=run)
 
 
 def _continues(loop: Loop, run: int, *, logical: bool) -> bool:
@@ -90,6 +82,19 @@ def _continues(loop: Loop, run: int, *, logical: bool) -> bool:
 def _merges(outer: Loop, inner: Loop, *, logical: bool) -> bool:
     pairs = zip(outer.steps, inner.steps, strict=True)
     return all(a == b * inner.count for i, (a, b) in enumerate(pairs) if logical or i != 2)
+
+
+def shorten(program: Program, most: int) -> list[Program]:
+    """The same moves in runs of at most `most` bytes: a loop round them, and the rest of each run."""
+    turns, rest = divmod(program.run, most)
+    if turns < 2 and not (turns and rest):
+        return [program]
+    body = replace(program, loops=(*program.loops, Loop(turns, most, most, most)), run=most)
+    done = [body if turns > 1 else replace(program, run=most)]
+    if rest:
+        tail = advance(program, Loop(1, most, most, most), turns)
+        done.append(replace(tail, run=rest))
+    return done
 
 
 def part(program: Program, first: int, count: int) -> list[Program]:

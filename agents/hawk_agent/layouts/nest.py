@@ -10,10 +10,11 @@ from hawk_agent.layouts import coverage, engines, stream
 from hawk_agent.layouts.buffers import Blocks, Bytes, Table, as_bytes, as_table, refuse_overlap
 from hawk_agent.layouts.compatible import require
 from hawk_agent.layouts.compiler import Sides, boxes, fills, unit
+from hawk_agent.layouts.loops import Program, coalesce, shorten
+from hawk_agent.layouts.schedule import STRETCH, schedule
 
 if TYPE_CHECKING:
     from hawk_agent.layouts.layout import Layout
-    from hawk_agent.layouts.loops import Program
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,17 @@ class Nest:
     def runs(self) -> int:
         """Contiguous pieces that move."""
         return sum(move.runs for move in self.moves)
+
+    @cached_property
+    def walk(self) -> tuple[Program, ...]:
+        """The moves in the order in which they are run."""
+        return schedule(self.moves, self.pages)
+
+    @cached_property
+    def hashed_walk(self) -> tuple[Program, ...]:
+        """The units in the order in which they are run when a digest is taken on the way."""
+        pieces = [piece for program in self.units for piece in shorten(program, STRETCH)]
+        return schedule(pieces, self.pages)
 
     @cached_property
     def pages(self) -> tuple[int, int]:
@@ -87,7 +99,7 @@ class Nest:
         write = as_bytes("destination", destination, self.destination.nbytes, writable=True)
         refuse_overlap(read, write)
         tables = (self._source_table(source_blocks), self._destination_table(destination_blocks))
-        programs = self.moves if key is None else self.units
+        programs = self.walk if key is None else self.hashed_walk
         digest = engines.copy(programs, read, write, tables, self.pages, key=key, unit=self.unit)
         engines.fill(self.zeros, write, tables[1], self.pages[1])
         return digest
@@ -156,9 +168,9 @@ def compile_nest(source: Layout, destination: Layout) -> Nest:
     """
     require(source, destination)
     sides = Sides(source, destination)
-    plan = boxes(source, destination)
-    moves = tuple(sides.box(box, logical=False) for box in plan)
-    units = tuple(sides.box(box, logical=True) for box in plan)
+    plan = [sides.box(box) for box in boxes(source, destination)]
+    moves = tuple(coalesce(box, logical=False) for box in plan)
+    units = tuple(coalesce(box, logical=True) for box in plan)
     zeros = tuple(fills(destination))
     coverage.prove(source, destination, units, zeros)
     return Nest(source, destination, moves, units, zeros, unit(source, destination))

@@ -52,11 +52,11 @@ def _notation(field: str, notation: str, sizes: dict[str, int]) -> Iterator[Viol
     for axis in sorted({axis for axis in axes if axes.count(axis) > 1}):
         yield error(f"{field}.notation", f"axis {axis} stands more than once in {notation!r}; name each once")
     for letter in sorted({axis[0] for axis in axes}):
-        levels = sorted(int(axis[1:] or 0) for axis in axes if axis[0] == letter)
+        levels = sorted({int(axis[1:] or 0) for axis in axes if axis[0] == letter})
         if levels != list(range(len(levels))):
             shown = ", ".join(f"{letter}{level}" for level in levels)
             yield error(
-                f"{field}.notation", f"levels of {letter} must count from 0 without a gap, not {shown}"
+                f"{field}.notation", f"levels of {letter} are {shown}; number them from 0 without a gap"
             )
         for level in levels[:-1]:
             if f"{letter}{level}" not in sizes:

@@ -1,0 +1,236 @@
+"""The command line: what scripts rely on."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+import yaml
+
+from hawk_operator.cli.app import COMMANDS, Entry, main
+
+from .pools import group, manifest
+
+
+@dataclass
+class Done:
+    """What a process would have left."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def hawk(*arguments: str, stdin: str = "") -> Done:
+    """Run the entry point in this process, as a process would (importing it anew takes a second)."""
+    out, err = io.StringIO(), io.StringIO()
+    source = io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
+    with (
+        redirect_stdout(out),
+        redirect_stderr(err),
+        patch.object(sys, "stdin", source),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main(arguments)
+    return Done(int(ended.value.code or 0), out.getvalue(), err.getvalue())
+
+
+def test_kv_of_a_70b_llama() -> None:
+    done = hawk("kv", "--model", "llama-3.3-70b", "--tokens", "32768", "--output", "json")
+    answer = json.loads(done.stdout)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert answer["kv_bytes"] == 10_737_418_240
+    assert answer["kv_bytes_per_token"] == 327_680
+    assert answer["transfer_ms"] == pytest.approx(214.748, abs=1e-3)
+    assert json.loads(hawk("kv", "--model", "llama-3.3-70b", "-o", "json", "--link-gbps", "800").stdout)[
+        "transfer_ms"
+    ] == pytest.approx(107.374, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["kv"], "error: --model: give exactly one of --model and --config"),
+        (
+            ["kv", "--model", "llama3.3-70b"],
+            "error: --model: unknown model 'llama3.3-70b'; did you mean llama-3.3-70b",
+        ),
+        (["kv", "--model", "phi-4", "--tokens", "-1"], "error: --tokens: -1 is not a number of tokens"),
+        (["kv", "--model", "phi-4", "--link-gbps", "0"], "error: --link-gbps: 0.0 is not a link rate"),
+        (["kv", "--model", "phi-4", "--link-gbps", "nan"], "error: --link-gbps: nan is not a link rate"),
+        (["kv", "--config", "/nowhere/config.json"], "error: --config: can't read /nowhere/config.json"),
+        (["kv", "--modle", "x"], "--model"),
+        (["validate", "/nowhere.yaml"], "error: /nowhere.yaml: No such file or directory; give a file"),
+        (["validte", "x"], "No such command 'validte'"),
+    ],
+)
+def test_bad_input_is_one_line_on_stderr_and_status_2(arguments: list[str], says: str) -> None:
+    done = hawk(*arguments)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_config_json_is_read(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text('{"model_type": "llama"}', encoding="utf-8")
+    done = hawk("kv", "--config", str(config))
+
+    assert done.returncode == 2
+    assert "hidden_size is missing" in done.stderr or "num_hidden_layers is missing" in done.stderr
+
+
+def test_valid_manifests_pass(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.yaml", tmp_path / "b.json"
+    other = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
+    first.write_text(yaml.safe_dump_all([manifest(), other, manifest()]), encoding="utf-8")
+    second.write_text(
+        json.dumps({"kind": "List", "apiVersion": "v1", "items": [manifest()]}), encoding="utf-8"
+    )
+    done = hawk("validate", str(first), str(second), "-o", "json")
+    report = json.loads(done.stdout)
+
+    assert done.returncode == 0, done.stderr
+    assert report["valid"] is True
+    assert [(o["file"], o["index"]) for o in report["objects"]] == [
+        (str(first), 0),
+        (str(first), 2),
+        (str(second), 0),
+    ]
+
+
+def test_invalid_manifests_are_reported_whole_with_status_2() -> None:
+    bad = manifest(group(acceleratorClass="h100"), group(role="Decode"))
+    done = hawk("validate", "-", "-o", "json", stdin=yaml.safe_dump(bad))
+    [checked] = json.loads(done.stdout)["objects"]
+
+    assert done.returncode == 2
+    assert [v["field"] for v in checked["violations"]] == [
+        "spec.groups[1].name",
+        "spec.groups[0].acceleratorClass",
+    ]
+    assert {v["severity"] for v in checked["violations"]} == {"Error"}
+
+
+def test_the_table_names_field_and_remedy() -> None:
+    done = hawk("validate", "-", stdin=yaml.safe_dump(manifest(group(replicas={"min": 3, "max": 1}))))
+
+    assert done.returncode == 2
+    assert "spec.groups[0].replicas.max" in done.stdout
+    assert "raise max or lower min" in done.stdout
+
+
+def test_classes_and_config_maps_beside_a_pool_are_known() -> None:
+    mine = {
+        "apiVersion": "hawkpool.dev/v1alpha1",
+        "kind": "AcceleratorClass",
+        "metadata": {"name": "mine"},
+        "spec": {"memory": "80G"},
+    }
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "m"},
+        "data": {"config.json": "{"},
+    }
+    pool = manifest(
+        group(acceleratorClass="mine"), group("d", "Decode"), model={"configMapRef": {"name": "m"}}
+    )
+    alone = hawk("validate", "-", "-o", "json", stdin=yaml.safe_dump(pool))
+    together = hawk("validate", "-", "-o", "json", stdin=yaml.safe_dump_all([mine, config, pool]))
+
+    fields: list[list[str]] = [
+        [v["field"] for o in json.loads(done.stdout)["objects"] for v in o["violations"]]
+        for done in (alone, together)
+    ]
+    assert fields == [["spec.groups[0].acceleratorClass"], ["spec.model.configMapRef"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no object of hawkpool.dev/v1alpha1"),
+        ("kind: [", "not YAML or JSON"),
+        ("{}", None),
+        ("just text", None),
+        (
+            "a: &a [x, x, x]\n"
+            + "".join(f"b{i}: &b{i} [{', '.join([f'*b{i - 1}' if i else '*a'] * 9)}]\n" for i in range(9)),
+            "aliases",
+        ),
+        ("\x00", "not YAML or JSON"),
+    ],
+)
+def test_what_is_no_manifest_is_refused(text: str, says: str | None) -> None:
+    done = hawk("validate", "-", stdin=text)
+
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert says is None or says in done.stderr
+
+
+def test_warnings_alone_are_valid() -> None:
+    done = hawk(
+        "validate", "-", "-o", "json", stdin=yaml.safe_dump(manifest(objectives={"ttft": {"target": "1s"}}))
+    )
+    [checked] = json.loads(done.stdout)["objects"]
+
+    assert done.returncode == 0
+    assert [v["severity"] for v in checked["violations"]] == ["Warning"]
+
+
+def test_the_overview_names_every_command_and_imports_none_of_them() -> None:
+    code = (
+        "import sys\nfrom hawk_operator.cli import main\n"
+        "try: main(sys.argv[1:])\nexcept SystemExit: pass\n"
+        "heavy = {'kopf', 'lightkube', 'kubernetes', 'numpy', 'grpc'}\n"
+        "print([m for m in sys.modules if m.split('.')[0] in heavy])"
+    )
+    for arguments in (["--help"], ["kv", "--model", "qwen3-8b"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60, check=True
+        )
+        assert done.stdout.splitlines()[-1] == "[]"
+    overview = hawk("--help").stdout
+    assert all(entry.name in overview and entry.help.split(".")[0][:20] in overview for entry in COMMANDS)
+
+
+@pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
+def test_every_command_has_help_and_both_outputs(entry: Entry) -> None:
+    done = hawk(entry.name, "--help")
+
+    assert done.returncode == 0, done.stderr
+    assert "Usage: hawk" in done.stdout or "Usage:" in done.stdout
+
+
+def test_version() -> None:
+    assert hawk("--version").stdout.startswith("hawk ")
+
+
+def test_completion_of_commands_and_options() -> None:
+    def complete(words: str) -> list[str]:
+        env = {
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split(" ")) - 1),
+            "_HAWK_COMPLETE": "complete_bash",
+        }
+        code = "import sys; sys.argv[0] = 'hawk'\nfrom hawk_operator.cli import main; main()"
+        return subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, **env},
+        ).stdout.split()
+
+    assert "kv" in complete("hawk k")
+    assert "--link-gbps" in complete("hawk kv --li")

@@ -67,6 +67,7 @@ class PrefillNeed:
     share: float
     target: float | None
     link_replicas: float
+    stretch: float = 0.0
 
     @classmethod
     def of(
@@ -83,7 +84,8 @@ class PrefillNeed:
         prompts = load.prompt.coarser()
         service = tuple((correction * group.worker.prefill_seconds(model, x), p) for x, p in prompts)
         target = objective.target if objective else None
-        attainable = sum(p for s, p in service if target is None or s <= target)
+        stretch = objective.stretch if objective else 0.0
+        attainable = sum(p for s, p in service if target is None or s <= max(target, stretch * s))
         share = min(objective.share, OF_THE_ATTAINABLE * attainable) if objective else 0.0
         scale = target if target is not None else load.bin_s
         kv = load.prompt.expect(model.kv_bytes)
@@ -94,6 +96,7 @@ class PrefillNeed:
             share=share,
             target=target,
             link_replicas=kv / (link * LINK_UTILISATION) if link else 0.0,
+            stretch=stretch,
         )
 
     @property
@@ -109,7 +112,7 @@ class PrefillNeed:
         if self.target is None or self.attainable <= 0:
             by_work = math.ceil(rate * self.mean_service / UTILISATION_WITHOUT_OBJECTIVE - 1e-9)
         else:
-            by_work = servers_for(rate, self.service, self.target, self.share, self.dispersion, most=most)
+            by_work = servers_for(self.queue(rate, 1), self.target, self.share, most=most)
         return max(1, min(most, max(by_link, by_work)))
 
     @property
@@ -137,7 +140,7 @@ class PrefillNeed:
 
     def queue(self, rate: float, replicas: int) -> Queue:
         """The queue that so many replicas make."""
-        return Queue(replicas, rate, self.service, self.dispersion)
+        return Queue(replicas, rate, self.service, self.dispersion, self.stretch)
 
     def link_binds(self, rate: float) -> bool:
         """Whether the link, and not the work, decides."""

@@ -27,10 +27,14 @@ _PRECISIONS = (Precision.FLOAT16, Precision.BFLOAT16)
 
 @dataclass(frozen=True)
 class Objective:
-    """A share of the requests (0 to 1) that stays within `target` seconds."""
+    """A share of the requests (0 to 1) that stays within `target` seconds.
+
+    With `stretch` a prompt may also take so many times the time of its own prefill, where that is longer.
+    """
 
     share: float
     target: float
+    stretch: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ times (Ca² + Cs²) / 2. Ca² is the index of dispersion of arrivals at the time
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class Queue:
     rate: float
     service: Sequence[tuple[float, float]]
     dispersion: float = 1.0
+    stretch: float = 0.0
+    """A request may also take so many times its own service, where that is longer than the target."""
 
     @property
     def mean_service(self) -> float:
@@ -65,17 +67,19 @@ class Queue:
         busy, mean = self._busy(), self._mean_wait()
         share = 0.0
         for seconds, probability in self.service:
-            slack = target - seconds
+            slack = max(target, self.stretch * seconds) - seconds
             if slack >= 0:
                 share += probability * (1.0 - busy * math.exp(-slack / mean) if mean > 0 else 1.0)
         return share
 
     def attainable(self, target: float) -> float:
         """Share of requests whose service alone ends within `target` seconds."""
-        return sum(p for s, p in self.service if s <= target)
+        return sum(p for s, p in self.service if s <= max(target, self.stretch * s))
 
     def latency(self, percentile: float) -> float:
         """Wait plus service below which a share `percentile` stays; infinite when overloaded."""
+        if self.stretch:
+            return replace(self, stretch=0.0).latency(percentile)
         if self.utilisation >= 1.0 and self.rate > 0:
             return math.inf
         low, high = 0.0, max(s for s, _ in self.service) + 1e-9
@@ -103,26 +107,18 @@ class Queue:
         return mean * variation / (self.servers * (1.0 - self.utilisation))
 
 
-def servers_for(
-    rate: float,
-    service: Sequence[tuple[float, float]],
-    target: float,
-    share: float,
-    dispersion: float = 1.0,
-    *,
-    most: int = 100_000,
-) -> int:
-    """Fewest servers that bring `share` of the requests through within `target`; at most `most`.
+def servers_for(queue: Queue, target: float, share: float, *, most: int = 100_000) -> int:
+    """Fewest servers that bring `share` of a queue's requests through within `target`; at most `most`.
 
     `share` must be attainable by service alone (see `Queue.attainable`), else the answer is `most`.
     """
-    if rate <= 0:
+    if queue.rate <= 0:
         return 0
 
     def enough(servers: int) -> bool:
-        return Queue(servers, rate, service, dispersion).attained(target) >= share
+        return replace(queue, servers=servers).attained(target) >= share
 
-    low = int(rate * sum(s * p for s, p in service))
+    low = int(queue.rate * queue.mean_service)
     step = 1
     while low + step < most and not enough(low + step):
         low, step = low + step, step * 2

@@ -257,7 +257,7 @@ class _Reader:
 
     def _burstiness(self) -> Signal[float]:
         read = {}
-        for part in ("variance", "mean", "bins"):
+        for part in ("square", "mean", "bins"):
             samples = self.answers.get(f"burst/{part}", ())
             if not samples:
                 return missing("no history of arrivals")
@@ -269,7 +269,7 @@ class _Reader:
             return missing(f"only {read['bins']:g} bins of history")
         if read["mean"] <= 0:
             return not_a_number("no arrivals in the history")
-        return value(read["variance"] / read["mean"])
+        return value(read["square"] / 2.0 / read["mean"])
 
 
 def _edge(text: str | None) -> float | None:

@@ -75,9 +75,15 @@ def _burstiness(source: Source, found: Sequence[str], window: float) -> Iterable
     if presets.ARRIVALS in source.queries:
         return
     width, span = duration(window / 2), duration(window / 2 * BINS)
-    counts = f"sum({_ranged('increase', source.names[presets.ARRIVALS], found, width)})"
-    for name, function in (("variance", "stdvar"), ("mean", "avg"), ("bins", "count")):
-        yield tag(f"burst/{name}", f"{function}_over_time(({counts})[{span}:{width}])")
+    names = source.names[presets.ARRIVALS]
+    counts = f"sum({_ranged('increase', names, found, width)})"
+    before = f"sum({_ranged('increase', names, found, width, width)})"
+    for name, function, series in (
+        ("square", "avg", f"({counts} - {before}) ^ 2"),
+        ("mean", "avg", counts),
+        ("bins", "count", counts),
+    ):
+        yield tag(f"burst/{name}", f"{function}_over_time(({series})[{span}:{width}])")
 
 
 def duration(seconds: float) -> str:
@@ -90,8 +96,11 @@ def tag(name: str, expression: str) -> str:
     return f'label_replace({expression}, "{TAG}", "{name}", "", "")'
 
 
-def _ranged(function: str, names: Sequence[str], found: Sequence[str], window: str) -> str:
-    return _prefer([_union([f"{function}({name}{match}[{window}])" for match in found]) for name in names])
+def _ranged(function: str, names: Sequence[str], found: Sequence[str], window: str, ago: str = "") -> str:
+    offset = f" offset {ago}" if ago else ""
+    return _prefer(
+        [_union([f"{function}({name}{match}[{window}]{offset})" for match in found]) for name in names]
+    )
 
 
 def _instant(names: Sequence[str], found: Sequence[str]) -> str:

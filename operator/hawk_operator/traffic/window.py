@@ -65,7 +65,10 @@ class Window:
     prefill: SideTraffic = field(default_factory=SideTraffic)
     decode: SideTraffic = field(default_factory=SideTraffic)
     burstiness: Signal[float] = field(default_factory=lambda: missing(_NONE_ASKED))
-    """Index of dispersion of counts (variance over mean) in bins of `burst_bin` seconds; Poisson has 1."""
+    """Index of dispersion of counts in bins of `burst_bin` seconds; 1 for a Poisson process.
+
+    Taken from the differences of neighbouring bins, so that a slow trend isn't a burst.
+    """
     burst_bin: float = 30.0
     error: str = ""
     """Why the metrics store gave nothing at all; empty when it did."""

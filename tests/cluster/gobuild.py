@@ -87,7 +87,7 @@ def _build(recipe: Recipe, go: Go, names: Sequence[str], folder: Path, progress:
     title = f"building {', '.join(names)} with Go {go.version_text} (about {minutes:.0f} minutes cold)"
     with progress.step(title) as step, tempfile.TemporaryDirectory(prefix=DRAFT_PREFIX, dir=folder) as draft:
         command = ["build", "-v", *recipe.flags, "-o", f"{draft}/", *wanted]
-        _run(recipe, go, command, step, f"of {total} packages compiled")
+        _run(recipe, go, command, step, f"of up to {total} packages compiled")
         for name in names:
             (Path(draft) / recipe.go_names.get(name, name)).rename(folder / name)
 

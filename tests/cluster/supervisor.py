@@ -102,7 +102,7 @@ def run(
 ) -> tuple[int, str]:
     """Run a program to its end under a supervisor of its own; return its exit code and the end of its output.
 
-    Unlike `subprocess.run` it leaves nothing running when this process is killed. Raises OSError, TimeoutError.
+    Unlike `subprocess.run` it leaves nothing running when this process is killed. Raises TimeoutError.
     """
     with Supervisor() as supervisor:
         process = supervisor.spawn(command, env=env, cwd=cwd)

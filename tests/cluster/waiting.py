@@ -15,7 +15,7 @@ def until(
     probe: Callable[[], T],
     *,
     what: str,
-    timeout: float = 30.0,
+    timeout: float = 60.0,
     interval: float = 0.1,
     ignore: tuple[type[Exception], ...] = (AssertionError,),
 ) -> T:

@@ -1,5 +1,5 @@
-// Pins what the test control plane is built from. To move a version: edit the
-// require and replace lines, run `go mod tidy` here, commit go.mod and go.sum.
+// Pins what the test control plane is built from. To move a version: edit the direct
+// requirements and the replacements, then run `GOFLAGS=-mod=mod go list -deps tool` here.
 module hawkpool.dev/tests/cluster/tools
 
 go 1.26.0

@@ -1,4 +1,5 @@
-// Pins the Prometheus that is built where neither PATH nor Debian has one.
+// Pins the Prometheus that is built where neither PATH nor Debian has one. To move it: edit the
+// direct requirement, then run `GOFLAGS=-mod=mod go list -tags remove_all_sd -deps tool` here.
 module hawkpool.dev/tests/cluster/tools/prometheus
 
 go 1.26.0

@@ -1,0 +1,1 @@
+"""Registered memory: regions that engines hand over, and which of their blocks are spoken for."""

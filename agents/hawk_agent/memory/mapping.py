@@ -1,0 +1,70 @@
+"""Map a memory descriptor so that nobody can take the pages away underneath.
+
+A file that shrinks while it is mapped kills the reader with SIGBUS; so the descriptor must carry the seal
+against shrinking, and its real size is checked, not the claimed one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from hawk_agent.errors import RegionError
+
+F_ADD_SEALS: Final = 1033
+F_GET_SEALS: Final = 1034
+F_SEAL_SHRINK: Final = 0x0002
+
+
+def check(descriptor: int, needed: int, label: str) -> int:
+    """The descriptor's size in bytes. RegionError when it is no sealed memory or smaller than `needed`."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise RegionError(f"{label}: the descriptor is no memory (mode {status.st_mode:#o}); pass a memfd")
+    if status.st_size < needed:
+        raise RegionError(
+            f"{label}: the descriptor holds {status.st_size} bytes, its layout needs {needed}; "
+            "size the memfd to the layout, or correct the sizes"
+        )
+    _require_seal(descriptor, label)
+    return status.st_size
+
+
+def _require_seal(descriptor: int, label: str) -> None:
+    """Add the seal where the owner forgot it; refuse where that isn't possible."""
+    try:
+        if fcntl.fcntl(descriptor, F_GET_SEALS) & F_SEAL_SHRINK:
+            return
+        fcntl.fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK)
+    except OSError as error:
+        raise RegionError(
+            f"{label}: the descriptor can't be sealed against shrinking ({error.strerror}); "
+            "create it with memfd_create and MFD_ALLOW_SEALING"
+        ) from error
+
+
+def map_memory(descriptor: int, nbytes: int, *, writable: bool, label: str) -> mmap.mmap:
+    """A shared mapping of the first `nbytes`, with its pages in place. RegionError when there is no room."""
+    protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+    flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
+    try:
+        return mmap.mmap(descriptor, nbytes, flags=flags, prot=protection)
+    except (OSError, ValueError) as error:
+        raise RegionError(f"{label}: {nbytes} bytes can't be mapped ({error})") from error
+
+
+def read_only(descriptor: int) -> int:
+    """A second description of the same memory that can't write: what a peer on this host may have."""
+    return os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def is_event(descriptor: int) -> bool:
+    """Whether a descriptor is an eventfd."""
+    try:
+        return str(Path(f"/proc/self/fd/{descriptor}").readlink()) == "anon_inode:[eventfd]"
+    except OSError:
+        return False

@@ -1,0 +1,128 @@
+"""A region: one worker's KV cache, mapped into the agent, with its layout."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hawk_agent.errors import LimitReachedError, RegionError
+from hawk_agent.memory import mapping
+from hawk_agent.memory.blocks import Blocks
+
+if TYPE_CHECKING:
+    import mmap
+    from collections.abc import Iterator
+
+    from hawk_agent.layouts import Layout
+
+MAX_REGIONS = 64
+
+
+@dataclass(slots=True)
+class Region:
+    """Registered memory. `users` are the leases and transfers under way; it is unmapped after the last of
+    them."""
+
+    name: str
+    pool: str
+    group: str
+    worker: str
+    layout: Layout
+    memory: mmap.mmap
+    descriptor: int
+    """Read-only: what a peer on this host is handed."""
+    identity: str
+    """Unique in the agent's life, so that a peer never takes an old mapping for a new region."""
+    blocks: Blocks = field(default_factory=Blocks)
+    users: int = 0
+    retired: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes mapped."""
+        return len(self.memory)
+
+    def retain(self) -> None:
+        """A lease or transfer starts to use it."""
+        if self.retired:
+            raise RegionError(f"region {self.name} is gone: its engine unregistered it or went away")
+        self.users += 1
+
+    def release(self) -> None:
+        """A lease or transfer is done with it, and nothing touches the memory any more."""
+        self.users -= 1
+        self._close_if_idle()
+
+    def retire(self) -> None:
+        """Take no new use; unmap when the last one ends."""
+        self.retired = True
+        self._close_if_idle()
+
+    def _close_if_idle(self) -> None:
+        if self.retired and self.users == 0 and self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+            self.memory.close()
+
+
+class Regions:
+    """The regions of an agent by name. Names are the engine's; two engines can't hold one name at once."""
+
+    def __init__(self) -> None:
+        self._regions: dict[str, Region] = {}
+        self._made = 0
+
+    async def register(
+        self, descriptor: int, name: str, layout: Layout, *, pool: str, group: str, worker: str
+    ) -> Region:
+        """Map and keep. RegionError when the memory doesn't fit the layout. The descriptor stays the
+        caller's."""
+        self._check(name)
+        label = f"region {name}"
+        nbytes = mapping.check(descriptor, layout.nbytes, label)
+        memory = await asyncio.to_thread(mapping.map_memory, descriptor, nbytes, writable=True, label=label)
+        try:
+            self._check(name)
+            readable = mapping.read_only(descriptor)
+        except BaseException:
+            memory.close()
+            raise
+        self._made += 1
+        region = Region(
+            name, pool, group, worker, layout, memory, readable, identity=f"{self._made}", blocks=Blocks()
+        )
+        self._regions[name] = region
+        return region
+
+    def _check(self, name: str) -> None:
+        if not 0 < len(name) <= 253:
+            raise RegionError(f"a region's name has 1 to 253 characters, this one {len(name)}")
+        if name in self._regions:
+            raise RegionError(
+                f"region {name} is registered already; unregister it first, or choose another name"
+            )
+        if len(self._regions) >= MAX_REGIONS:
+            raise LimitReachedError(f"{MAX_REGIONS} regions are registered, the most an agent takes")
+
+    def get(self, name: str) -> Region:
+        """The region of that name, or RegionError."""
+        try:
+            return self._regions[name]
+        except KeyError:
+            known = ", ".join(sorted(self._regions)) or "none"
+            raise RegionError(f"region {name} isn't registered; registered: {known}") from None
+
+    def drop(self, name: str) -> Region:
+        """Forget the name at once; the memory stays mapped as long as a lease or transfer uses it."""
+        region = self.get(name)
+        del self._regions[name]
+        region.retire()
+        return region
+
+    def __iter__(self) -> Iterator[Region]:
+        return iter(tuple(self._regions.values()))
+
+    def __len__(self) -> int:
+        return len(self._regions)

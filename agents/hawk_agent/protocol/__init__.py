@@ -1,0 +1,1 @@
+"""The wire: protobuf messages between engine and agent and between agents, and their framing."""

@@ -1,0 +1,2 @@
+"""The agent as a service: engines on a Unix socket, peers on gRPC, links between agents, health and
+metrics."""

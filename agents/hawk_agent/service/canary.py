@@ -1,0 +1,118 @@
+"""Proof of a link: a small transfer of random bytes between two layouts, through the path that real ones
+take."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from typing import TYPE_CHECKING, Final
+
+from hawk_agent.errors import HawkAgentError, LimitReachedError
+from hawk_agent.memory import mapping
+from hawk_agent.memory.region import Region
+from hawk_agent.protocol import common_pb2, engine_pb2, peer_pb2
+from hawk_agent.streaming import translation as translations
+from hawk_agent.streaming.lease import State, Terms
+from hawk_agent.streaming.sender import Job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hawk_agent.service.agent import Agent
+    from hawk_agent.service.links import Link
+    from hawk_agent.streaming.report import Report
+    from hawk_agent.streaming.table import Held
+
+_SIZES: Final = {"l": 4, "c": 2, "b": 1, "h": 2, "s": 37, "d": 32}
+_SOURCE: Final = "l c b h s d"
+_DESTINATION: Final = "l c b h s1 d1 s0 d0"
+_TILE: Final = {"s0": 16, "d0": 16}
+_TERMS: Final = Terms(grant=5.0, stall=5.0, grace=1.0, max_grace=5.0)
+CHUNK_LAYERS: Final = 2
+MAX_CANARIES: Final = 64
+ANSWER_SECONDS: Final = 3.0
+CANARY: Final = "canary"
+"""Owner and request of canaries' leases."""
+
+
+@contextlib.contextmanager
+def scratch(notation: str, sizes: dict[str, int], content: bytes | None) -> Iterator[Region]:
+    """A region of this process for one canary; filled with `content`, or with random bytes."""
+    layout = translations.parse(notation, sizes, "float16")
+    descriptor = os.memfd_create(CANARY, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(descriptor, layout.nbytes)
+        mapping.check(descriptor, layout.nbytes, CANARY)
+        memory = mapping.map_memory(descriptor, layout.nbytes, writable=True, label=CANARY)
+        memory[:] = os.urandom(layout.nbytes) if content is None else content.ljust(layout.nbytes, b"\xff")
+        identity = f"{CANARY}-{os.urandom(8).hex()}"
+        region = Region(CANARY, "", "", "", layout, memory, mapping.read_only(descriptor), identity)
+    finally:
+        os.close(descriptor)
+    try:
+        yield region
+    finally:
+        region.retire()
+
+
+class Canaries:
+    """Both sides of the proof."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._waiting: set[asyncio.Task[None]] = set()
+
+    async def grant(self) -> engine_pb2.Ticket:
+        """A lease on a fresh scratch region, which a task of ours acknowledges. LimitReachedError when there
+        are many."""
+        if len(self._waiting) >= MAX_CANARIES:
+            raise LimitReachedError(f"{MAX_CANARIES} canaries are under way, the most at once")
+        with scratch(_DESTINATION, _SIZES | _TILE, b"") as region:
+            held = self._agent.table.grant(
+                region,
+                translations.select(region.layout, (), ()),
+                _TERMS,
+                request=CANARY,
+                verify=common_pb2.VERIFY_ALWAYS,
+                owner=CANARY,
+                empty=False,
+            )
+        task = asyncio.create_task(self._mind(held))
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+        return self._agent.ticket(held)
+
+    async def _mind(self, held: Held) -> None:
+        async with held.changed:
+            await held.changed.wait_for(lambda: held.lease.state is State.COMPLETE or held.lease.state.ended)
+        if held.lease.state is State.COMPLETE:
+            await self._agent.receiver.acknowledge(held)
+
+    async def prove(self, link: Link, transport: str) -> Report:
+        """Ask the peer for a scratch lease and fill it. The report's outcome is the proof."""
+        assert link.stub is not None
+        request = peer_pb2.CanaryRequest(identity=self._agent.identity)
+        reply = await link.stub.Canary(request, timeout=ANSWER_SECONDS)
+        ticket = engine_pb2.Ticket.FromString(reply.ticket)
+        with scratch(_SOURCE, _SIZES, None) as region:
+            source = translations.select(region.layout, (), ())
+            destination = translations.Selection(translations.from_wire(ticket.layout), tuple(ticket.blocks))
+            job = Job(
+                ticket,
+                region,
+                translations.Translation(source, destination),
+                CHUNK_LAYERS,
+                (),
+                all_complete=True,
+                layer_timeout=ANSWER_SECONDS,
+            )
+            outgoing = self._agent.outgoing(job, link, transport)
+            return await outgoing.run()
+
+    async def close(self) -> None:
+        """Stop minding; the leases end with the agent."""
+        for task in tuple(self._waiting):
+            task.cancel()
+        with contextlib.suppress(HawkAgentError):
+            await asyncio.gather(*self._waiting, return_exceptions=True)

@@ -1,0 +1,230 @@
+"""The engines' Unix socket: frames in, replies out, and what happens when an engine goes away.
+
+A connection that sends what is no message gets one error and is closed; the others go on. Requests of a
+connection run side by side, so that a long wait doesn't block an acknowledgement; how many at once is
+bounded, and so is what waits to be written to an engine that doesn't read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+
+from hawk_agent.errors import FrameError, HawkAgentError, LimitReachedError, TransferFailedError
+from hawk_agent.protocol import engine_pb2, framing
+from hawk_agent.service import sockets
+from hawk_agent.service.requests import Requests
+
+if TYPE_CHECKING:
+    import socket
+    from pathlib import Path
+
+    from hawk_agent.service.agent import Agent
+
+log = logging.getLogger(__name__)
+
+MAX_ENGINES = 256
+MAX_REQUESTS = 512
+"""Requests of one connection that run at once."""
+MAX_REPLIES = 2048
+"""Replies that wait for one engine to read."""
+
+
+class EngineServer:
+    """Accepts engines at a path."""
+
+    def __init__(self, agent: Agent, path: Path, mode: int) -> None:
+        self._agent = agent
+        self._path = path
+        self._mode = mode
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._connections: dict[EngineConnection, asyncio.Task[None]] = {}
+
+    async def start(self) -> None:
+        """Listen. SocketInUseError when another process does."""
+        self._listener = sockets.listen_unix(self._path, mode=self._mode)
+        self._accepting = asyncio.create_task(self._accept(self._listener), name="engines")
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                client, _ = await loop.sock_accept(listener)
+            except OSError as error:  # out of descriptors: those that are open go on
+                log.warning("an engine could not be accepted: %s", error)
+                await asyncio.sleep(0.2)
+                continue
+            if len(self._connections) >= MAX_ENGINES:
+                client.close()
+                continue
+            client.setblocking(False)
+            connection = EngineConnection(self._agent, client)
+            task = asyncio.create_task(connection.run(), name="engine")
+            self._connections[connection] = task
+            task.add_done_callback(functools.partial(self._gone, connection))
+            self._agent.metrics.engines.set(len(self._connections))
+
+    def _gone(self, connection: EngineConnection, _: asyncio.Task[None]) -> None:
+        self._connections.pop(connection, None)
+        self._agent.metrics.engines.set(len(self._connections))
+
+    async def close(self) -> None:
+        """Stop accepting, and let every connection end as if its engine had gone."""
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.gather(self._accepting, return_exceptions=True)
+        for connection in self._connections:
+            connection.hang_up()
+        await asyncio.gather(*self._connections.values(), return_exceptions=True)
+        if self._listener is not None:
+            sockets.close_unix(self._listener, self._path)
+
+
+class EngineConnection:
+    """One engine."""
+
+    def __init__(self, agent: Agent, client: socket.socket) -> None:
+        self._agent = agent
+        self._client = client
+        self._decoder = framing.Decoder()
+        self._descriptors = framing.Descriptors()
+        self._messages: asyncio.Queue[engine_pb2.Request | FrameError | None] = asyncio.Queue()
+        self._replies: asyncio.Queue[engine_pb2.Reply] = asyncio.Queue(MAX_REPLIES)
+        self._requests = Requests(agent, self)
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Serve until the engine goes, or says what is no message."""
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._client, self._readable)
+        writing = asyncio.create_task(self._write())
+        try:
+            await self._serve()
+        finally:
+            loop.remove_reader(self._client)
+            await self._flush(writing)
+            for task in (writing, *self._running):
+                task.cancel()
+            await asyncio.gather(writing, *self._running, return_exceptions=True)
+            self._drop_unserved()
+            self._client.close()
+            await self._requests.close()
+
+    def _readable(self) -> None:
+        """Take what has come. Runs in the loop; never blocks."""
+        try:
+            data, descriptors = framing.receive(self._client)
+        except BlockingIOError:
+            return
+        except FrameError as error:
+            self._stop_reading(error)
+            return
+        except OSError:
+            self._stop_reading(None)
+            return
+        try:
+            self._descriptors.add(descriptors)
+            if not data:
+                self._stop_reading(None)
+                return
+            for frame in self._decoder.feed(data):
+                self._messages.put_nowait(self._parse(frame))
+            self._refuse_unclaimed()
+        except FrameError as error:
+            self._stop_reading(error)
+
+    def _refuse_unclaimed(self) -> None:
+        if self._descriptors and not self._decoder.pending:
+            raise FrameError(f"{len(self._descriptors)} descriptors came that no message claims")
+
+    def _parse(self, frame: bytes) -> engine_pb2.Request:
+        try:
+            request = engine_pb2.Request.FromString(frame)
+        except DecodeError as error:
+            raise FrameError(f"a frame of {len(frame)} bytes is no request ({error})") from error
+        if request.WhichOneof("body") is None:
+            raise FrameError("a request without a body, or of a kind that this agent doesn't know")
+        self._requests.descriptors[request.id] = self._descriptors.take(request.descriptors)
+        return request
+
+    def hang_up(self) -> None:
+        """End the connection from this side."""
+        self._stop_reading(None)
+
+    def _stop_reading(self, why: FrameError | None) -> None:
+        if self._client.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._client)
+        self._messages.put_nowait(why)
+
+    async def _serve(self) -> None:
+        while True:
+            message = await self._messages.get()
+            if message is None:
+                return
+            if isinstance(message, FrameError):
+                self._agent.metrics.bad_frames.inc()
+                log.warning("an engine's connection is closed: %s", message)
+                self.reply(_failure(0, message))
+                return
+            if len(self._running) >= MAX_REQUESTS:
+                framing.close_all(self._requests.descriptors.pop(message.id, []))
+                self.reply(
+                    _failure(
+                        message.id,
+                        LimitReachedError(f"{MAX_REQUESTS} requests run already; wait for replies"),
+                    )
+                )
+                continue
+            task = asyncio.create_task(self._answer(message))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
+    async def _answer(self, request: engine_pb2.Request) -> None:
+        try:
+            reply = await self._requests.answer(request)
+        except HawkAgentError as error:
+            reply = _failure(request.id, error)
+        except Exception as error:
+            log.exception("request %s", request.WhichOneof("body"))
+            reply = _failure(request.id, HawkAgentError(f"the agent failed: {type(error).__name__}: {error}"))
+        self.reply(reply)
+
+    def reply(self, reply: engine_pb2.Reply) -> None:
+        """Queue a reply. An engine that lets thousands lie is cut off."""
+        try:
+            self._replies.put_nowait(reply)
+        except asyncio.QueueFull:
+            self._stop_reading(FrameError(f"{MAX_REPLIES} replies wait; the engine doesn't read"))
+
+    async def _write(self) -> None:
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError):
+            while True:
+                reply = await self._replies.get()
+                await loop.sock_sendall(self._client, framing.encode(reply.SerializeToString()))
+                self._replies.task_done()
+
+    async def _flush(self, writing: asyncio.Task[None]) -> None:
+        """Let the last error out, if the engine reads."""
+        joining = asyncio.create_task(self._replies.join())
+        await asyncio.wait({joining, writing}, timeout=0.5, return_when=asyncio.FIRST_COMPLETED)
+        joining.cancel()
+
+    def _drop_unserved(self) -> None:
+        self._descriptors.close()
+        for descriptors in self._requests.descriptors.values():
+            framing.close_all(descriptors)
+        self._requests.descriptors.clear()
+
+
+def _failure(request: int, error: HawkAgentError) -> engine_pb2.Reply:
+    failure = engine_pb2.Failure(kind=type(error).__name__, message=str(error))
+    if isinstance(error, TransferFailedError):
+        failure.outcome = error.outcome.wire
+    return engine_pb2.Reply(id=request, failure=failure)

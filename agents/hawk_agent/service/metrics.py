@@ -1,0 +1,117 @@
+"""What an agent counts. Each agent has a registry of its own, so that two can live in one process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+if TYPE_CHECKING:
+    from hawk_agent.streaming.report import Report
+    from hawk_agent.streaming.table import Held
+
+_SECONDS = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
+_SHARES = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.99, 1.0)
+NEAR_GRACE = 0.8
+"""An acknowledgement later than this share of the grace is counted as a warning."""
+
+
+class Metrics:
+    """All metrics of one agent; names begin with `hawk_agent_`."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"hawk_agent_{name}", text, labels, registry=self.registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"hawk_agent_{name}", text, labels, registry=self.registry)
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(f"hawk_agent_{name}", text, labels, buckets=buckets, registry=self.registry)
+
+        self.transfers = counter(
+            "transfers",
+            "Transfers ended, by side (send, receive) and outcome; only success is one.",
+            "side",
+            "outcome",
+        )
+        self.failed = counter(
+            "transfers_failed",
+            "Transfers ended without success, by side and reason (the outcome).",
+            "side",
+            "reason",
+        )
+        self.bytes = counter(
+            "transferred_bytes", "Bytes of chunks placed, by side and transport.", "side", "transport"
+        )
+        self.seconds = histogram("transfer_seconds", "From the push to the receiver's last word.", _SECONDS)
+        self.chunk_seconds = histogram(
+            "chunk_seconds",
+            "From a chunk's announcement to its checked arrival, at the receiver.",
+            _SECONDS,
+            "transport",
+        )
+        self.hidden = histogram(
+            "hidden_share",
+            "Bytes that had arrived when the last layer was complete, over all bytes.",
+            _SHARES,
+        )
+        self.exposed = histogram(
+            "exposed_seconds", "From the last layer's completion to the last byte's arrival.", _SECONDS
+        )
+        self.extensions = counter(
+            "grace_extensions", "Graces that ended without an acknowledgement and were extended."
+        )
+        self.near_grace = counter(
+            "grace_near",
+            f"Acknowledgements that took more than {NEAR_GRACE:.0%} of the grace: decode queues too long.",
+        )
+        self.leases = gauge("leases", "Leases that hold blocks of this node's regions.")
+        self.sending = gauge("transfers_sending", "Transfers under way from this node.")
+        self.blocks = gauge("blocks_held", "Blocks that leases hold, by region.", "region")
+        self.regions = gauge("regions", "Registered regions.")
+        self.region_bytes = gauge("region_bytes", "Bytes of registered memory.")
+        self.engines = gauge("engines", "Connected engines.")
+        self.bad_frames = counter("bad_frames", "Engine connections closed for bytes that are no message.")
+        self.links = gauge("links", "Links to peers by state (down, up, verified, refused).", "state")
+        self.link_failures = counter(
+            "link_failures", "Links that went down or failed their proof, by reason.", "reason"
+        )
+        self.proof_seconds = histogram(
+            "link_proof_seconds", "A canary transfer through the data path.", _SECONDS
+        )
+        self.published = counter("status_writes", "Times that this agent wrote its HawkNode's status.")
+        self.api_errors = counter("api_errors", "Calls to the Kubernetes API that failed, by call.", "call")
+
+    def lease_ended(self, held: Held) -> None:
+        """A lease of this node's ended without success."""
+        outcome = held.lease.outcome
+        assert outcome is not None
+        self.transfers.labels("receive", outcome.label).inc()
+        self.failed.labels("receive", outcome.label).inc()
+
+    def acknowledged(self, held: Held, now: float) -> None:
+        """A lease of this node's is about to end with success."""
+        self.transfers.labels("receive", "success").inc()
+        since = held.lease.complete_at
+        if since is not None and now - since > NEAR_GRACE * held.lease.terms.grace:
+            self.near_grace.inc()
+
+    def chunk(self, transport: str, nbytes: int, seconds: float) -> None:
+        """A chunk was placed and re-read."""
+        self.bytes.labels("receive", transport).inc(nbytes)
+        self.chunk_seconds.labels(transport).observe(seconds)
+
+    def sent(self, report: Report) -> None:
+        """A transfer from this node ended."""
+        self.transfers.labels("send", report.outcome.label).inc()
+        self.bytes.labels("send", report.transport).inc(report.nbytes)
+        self.seconds.observe(report.seconds)
+        self.extensions.inc(report.grace_extensions)
+        if report.outcome.ok:
+            self.hidden.observe(report.hidden_share)
+            self.exposed.observe(report.exposed_seconds)
+        else:
+            self.failed.labels("send", report.outcome.label).inc()

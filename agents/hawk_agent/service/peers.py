@@ -1,0 +1,168 @@
+"""What this agent answers to its peers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+import grpc
+
+from hawk_agent.errors import HawkAgentError, UnknownLeaseError
+from hawk_agent.protocol import engine_pb2, peer_pb2, peer_pb2_grpc
+from hawk_agent.service import handshake
+from hawk_agent.streaming import receiver as receiving
+from hawk_agent.streaming.lease import State
+from hawk_agent.streaming.outcome import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from google.protobuf.message import Message
+
+    from hawk_agent.service.agent import Agent
+
+    Context = grpc.aio.ServicerContext[Message, Message]
+
+log = logging.getLogger(__name__)
+
+FIRST_WORD_SECONDS = 5.0
+PRESENCE_SECONDS = 1.0
+
+
+class PeerService(peer_pb2_grpc.PeerServicer):
+    """The gRPC service. With TLS, what a peer calls itself must be what its certificate says."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    async def Hello(  # noqa: N802
+        self, request: peer_pb2.HelloRequest, context: Context
+    ) -> peer_pb2.HelloReply:
+        """Welcome a peer, or say why not."""
+        mine = self._agent.identity
+        problem = self._check(request.identity, context)
+        if problem is None and request.expected_node and request.expected_node != mine.node:
+            problem = handshake.check_identity(mine, mine, request.expected_node, None)
+        if problem is not None:
+            log.warning("refused %s at %s: %s", request.identity.node, context.peer(), problem.message)
+            return peer_pb2.HelloReply(identity=mine, refusal=problem.reason.value, message=problem.message)
+        return peer_pb2.HelloReply(identity=mine, regions=self._agent.region_facts())
+
+    async def Attend(  # noqa: N802
+        self,
+        request: peer_pb2.AttendRequest,
+        context: Context,
+    ) -> AsyncIterator[peer_pb2.Presence]:
+        """Be present; tell of regions when they change."""
+        await self._admit(request.identity, context)
+        known: list[peer_pb2.Region] | None = None
+        try:
+            while True:
+                now = self._agent.region_facts()
+                changed = now != known
+                known = now
+                yield peer_pb2.Presence(
+                    epoch=self._agent.identity.epoch, regions=now if changed else [], regions_changed=changed
+                )
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._agent.regions_event(), PRESENCE_SECONDS)
+        finally:
+            self._agent.forget(request.identity)
+
+    async def Transfer(  # noqa: N802
+        self,
+        request_iterator: AsyncIterator[peer_pb2.FromSender],
+        context: Context,
+    ) -> AsyncIterator[peer_pb2.FromReceiver]:
+        """Receive one transfer."""
+        try:
+            async with asyncio.timeout(FIRST_WORD_SECONDS):
+                first = await anext(request_iterator)
+        except (TimeoutError, StopAsyncIteration):
+            yield _ended(Outcome.TIMED_OUT, "the sender said nothing")
+            return
+        try:
+            await self._admit(first.begin.identity, context)
+            incoming = await self._agent.receiver.open(first.begin)
+        except HawkAgentError as error:
+            yield _ended(receiving.outcome_of(error), str(error))
+            return
+        pump = asyncio.create_task(receiving.pump(incoming, request_iterator))
+        try:
+            while (message := await incoming.outbox.get()) is not None:
+                yield message
+        finally:
+            pump.cancel()
+            incoming.peer_gone()
+
+    async def Inquire(  # noqa: N802
+        self, request: peer_pb2.InquireRequest, context: Context
+    ) -> peer_pb2.InquireReply:
+        """Say what became of a lease."""
+        epoch = self._agent.identity.epoch
+        try:
+            held = self._agent.table.get(request.lease)
+        except UnknownLeaseError:
+            return peer_pb2.InquireReply(epoch=epoch, outcome=Outcome.EXPIRED.wire)
+        lease = held.lease
+        if held.generation != request.generation or request.epoch != epoch:
+            return peer_pb2.InquireReply(epoch=epoch, outcome=Outcome.STALE_EPOCH.wire)
+        if lease.outcome is not None:
+            return peer_pb2.InquireReply(epoch=epoch, outcome=lease.outcome.wire)
+        return peer_pb2.InquireReply(epoch=epoch, alive=lease.state is State.COMPLETE)
+
+    async def Canary(  # noqa: N802
+        self, request: peer_pb2.CanaryRequest, context: Context
+    ) -> peer_pb2.CanaryReply:
+        """Grant a scratch lease; it acknowledges itself when it is complete."""
+        await self._admit(request.identity, context)
+        try:
+            ticket = await self._agent.canaries.grant()
+        except HawkAgentError as error:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+            raise
+        return peer_pb2.CanaryReply(ticket=ticket.SerializeToString())
+
+    async def Decline(  # noqa: N802
+        self, request: peer_pb2.DeclineRequest, context: Context
+    ) -> peer_pb2.DeclineReply:
+        """End a lease whose ticket the prefill side will not use."""
+        ticket = engine_pb2.Ticket(
+            epoch=request.epoch, lease=request.lease, generation=request.generation, token=request.token
+        )
+        try:
+            held = self._agent.receiver.find(ticket.epoch, ticket.lease, ticket.generation, ticket.token)
+        except HawkAgentError:
+            return peer_pb2.DeclineReply(ended=False)
+        await self._agent.receiver.end(
+            held, Outcome.ABORTED_BY_SENDER, request.reason or "the prefill side declined"
+        )
+        return peer_pb2.DeclineReply(ended=True)
+
+    def _check(self, identity: peer_pb2.Identity, context: Context) -> handshake.Problem | None:
+        return handshake.check_identity(self._agent.identity, identity, "", _certified(context))
+
+    async def _admit(self, identity: peer_pb2.Identity, context: Context) -> None:
+        problem = self._check(identity, context)
+        if problem is not None:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, problem.message)
+
+
+def _certified(context: Context) -> list[str] | None:
+    """The nodes that the peer's certificate names; None without TLS."""
+    facts = context.auth_context()
+    if b"ssl" not in facts.get("transport_security_type", ()):
+        return None
+    from hawk_api.certificates import node_of  # noqa: PLC0415 -- with TLS only
+
+    nodes = []
+    for name in facts.get("x509_subject_alternative_name", ()):
+        with contextlib.suppress(ValueError):
+            nodes.append(node_of(name.decode()))
+    return nodes
+
+
+def _ended(outcome: Outcome, message: str) -> peer_pb2.FromReceiver:
+    return peer_pb2.FromReceiver(ended=peer_pb2.Ended(outcome=outcome.wire, message=message))

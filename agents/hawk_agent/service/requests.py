@@ -1,0 +1,248 @@
+"""What one engine may ask, and what is its own: its regions, its leases, its transfers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from hawk_agent.errors import (
+    BadRequestError,
+    NotYetError,
+    TransferFailedError,
+    UnknownLeaseError,
+    VersionMismatchError,
+)
+from hawk_agent.protocol import engine_pb2
+from hawk_agent.protocol.framing import close_all
+from hawk_agent.service.settings import PROTOCOL
+from hawk_agent.streaming.lease import State
+from hawk_agent.streaming.outcome import Outcome
+from hawk_agent.streaming.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from hawk_agent.service.agent import Agent
+    from hawk_agent.streaming.sender import Outgoing
+    from hawk_agent.streaming.table import Held
+
+T = TypeVar("T")
+MAX_WAIT_SECONDS = 600.0
+MAX_TRANSFERS = 4096
+"""Transfers of one engine whose reports are kept; the oldest finished one goes first."""
+
+
+class Requests:
+    """The requests of one connection. `descriptors` are those received and not yet handed to their
+    request."""
+
+    def __init__(self, agent: Agent, owner: object) -> None:
+        self._agent = agent
+        self._owner = owner
+        self._regions: set[str] = set()
+        self._transfers: dict[int, Outgoing] = {}
+        self._made = 0
+        self._greeted = False
+        self.descriptors: dict[int, list[int]] = {}
+        self._handlers: dict[str, Callable[[engine_pb2.Request, list[int]], Awaitable[engine_pb2.Reply]]] = {
+            "hello": self._hello,
+            "register": self._register,
+            "unregister": self._unregister,
+            "reserve": self._reserve,
+            "push": self._push,
+            "wait_layers": self._wait_layers,
+            "acknowledge": self._acknowledge,
+            "release": self._release,
+            "await_transfer": self._await_transfer,
+            "abort_transfer": self._abort_transfer,
+            "decline": self._decline,
+        }
+
+    async def answer(self, request: engine_pb2.Request) -> engine_pb2.Reply:
+        """Do one request. HawkAgentError says what is wrong with it. Descriptors that it doesn't take are
+        closed."""
+        descriptors = self.descriptors.pop(request.id, [])
+        body = request.WhichOneof("body")
+        assert body is not None
+        try:
+            if not self._greeted and body != "hello":
+                raise VersionMismatchError(
+                    "the first request of a connection is hello, with the protocol's version"
+                )
+            reply = await self._handlers[body](request, descriptors)
+        finally:
+            close_all(descriptors)
+        reply.id = request.id
+        return reply
+
+    async def close(self) -> None:
+        """The engine is gone: end its leases and transfers safely, then let its regions go."""
+        agent = self._agent
+        outgoing = [transfer for transfer in self._transfers.values() if not transfer.result.done()]
+        for transfer in outgoing:
+            transfer.abort(Outcome.ENGINE_LOST, "the prefill engine closed its connection")
+        ends = [
+            agent.receiver.end(held, Outcome.ENGINE_LOST, "the decode engine closed its connection")
+            for held in agent.table.owned_by(self._owner)
+        ]
+        await asyncio.gather(*ends, return_exceptions=True)
+        for name in tuple(self._regions):
+            agent.unregister(name)
+        self._regions.clear()
+
+    async def _hello(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
+        identity = self._agent.identity
+        if request.hello.protocol != PROTOCOL:
+            raise VersionMismatchError(
+                f"the engine speaks protocol {request.hello.protocol}, the agent {PROTOCOL} (version "
+                f"{identity.version}); install one version of hawkpool on both"
+            )
+        self._greeted = True
+        return engine_pb2.Reply(
+            welcome=engine_pb2.Welcome(
+                protocol=PROTOCOL, version=identity.version, node=identity.node, epoch=identity.epoch
+            )
+        )
+
+    async def _register(self, request: engine_pb2.Request, descriptors: list[int]) -> engine_pb2.Reply:
+        if len(descriptors) != 1:
+            raise BadRequestError(f"register takes one descriptor, the memory; {len(descriptors)} came")
+        region = await self._agent.register(descriptors[0], request.register)
+        self._regions.add(region.name)
+        return engine_pb2.Reply(
+            registered=engine_pb2.Registered(bytes=region.nbytes, fingerprint=region.layout.fingerprint)
+        )
+
+    async def _unregister(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
+        name = self._own(request.unregister.region)
+        self._regions.discard(name)
+        self._agent.unregister(name)
+        return engine_pb2.Reply(done=engine_pb2.Done())
+
+    async def _reserve(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
+        self._own(request.reserve.region)
+        held = self._agent.reserve(request.reserve, self._owner)
+        ticket = self._agent.ticket(held).SerializeToString()
+        return engine_pb2.Reply(reserved=engine_pb2.Reserved(lease=held.id, ticket=ticket))
+
+    async def _push(self, request: engine_pb2.Request, descriptors: list[int]) -> engine_pb2.Reply:
+        events = list(descriptors)
+        descriptors.clear()  # push takes them over, whatever comes
+        outgoing = await self._agent.push(request.push, events, self._own)
+        self._made += 1
+        self._forget_old()
+        self._transfers[self._made] = outgoing
+        return engine_pb2.Reply(pushed=engine_pb2.Pushed(transfer=self._made))
+
+    def _forget_old(self) -> None:
+        if len(self._transfers) < MAX_TRANSFERS:
+            return
+        for number, transfer in self._transfers.items():
+            if transfer.result.done():
+                del self._transfers[number]
+                return
+
+    async def _await_transfer(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
+        transfer = self._transfer(request.await_transfer.transfer)
+        report = await _within(
+            asyncio.shield(transfer.result), request.await_transfer.timeout_ms, "the transfer"
+        )
+        return engine_pb2.Reply(ended=report.to_wire())
+
+    async def _abort_transfer(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
+        transfer = self._transfer(request.abort_transfer.transfer)
+        if not transfer.result.done():
+            transfer.abort(
+                Outcome.ABORTED_BY_SENDER, request.abort_transfer.reason or "the prefill engine gave up"
+            )
+        report = await _within(asyncio.shield(transfer.result), 0, "the end of the transfer")
+        return engine_pb2.Reply(ended=report.to_wire())
+
+    async def _decline(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
+        await self._agent.decline(request.decline.ticket, request.decline.reason)
+        return engine_pb2.Reply(done=engine_pb2.Done())
+
+    async def _wait_layers(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
+        held = self._held(request.wait_layers.lease)
+        wanted = request.wait_layers.layer + 1
+        layers = held.selection.layout.extent("l").count
+        if wanted > layers:
+            raise BadRequestError(f"layer {wanted - 1} is outside the lease's 0 to {layers - 1}")
+
+        def there() -> bool:
+            return held.lease.state.ended or _complete(held) or (_present(held) >= wanted and wanted < layers)
+
+        async with held.changed:
+            await _within(held.changed.wait_for(there), request.wait_layers.timeout_ms, f"layer {wanted - 1}")
+        if held.lease.outcome is not None and not held.lease.outcome.ok:
+            raise TransferFailedError(held.lease.outcome, held.lease.message)
+        return engine_pb2.Reply(
+            layers=engine_pb2.Layers(
+                present=layers if _complete(held) else _present(held), complete=_complete(held)
+            )
+        )
+
+    async def _acknowledge(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
+        held = self._held(request.acknowledge.lease)
+        if held.lease.outcome is not None and not held.lease.outcome.ok:
+            raise TransferFailedError(held.lease.outcome, held.lease.message)
+        await self._agent.receiver.acknowledge(held)
+        return engine_pb2.Reply(ended=self._report(held).to_wire())
+
+    async def _release(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
+        held = self._held(request.release.lease)
+        await self._agent.receiver.end(
+            held, Outcome.ABORTED_BY_RECEIVER, "the decode engine gave the lease back"
+        )
+        return engine_pb2.Reply(ended=self._report(held).to_wire())
+
+    def _report(self, held: Held) -> Report:
+        outcome = held.lease.outcome
+        assert outcome is not None
+        progress = held.progress
+        return Report(
+            outcome=outcome,
+            message=held.lease.message,
+            nbytes=progress.nbytes if progress else 0,
+            seconds=self._agent.table.clock() - held.began_at if held.began_at else 0.0,
+            digest=progress.digest if progress else None,
+            transport=held.transport,
+            chunks=tuple(progress.arrivals[i] for i in sorted(progress.arrivals)) if progress else (),
+        )
+
+    def _own(self, name: str) -> str:
+        """A region of this engine's. HawkAgentError when it is another's, or none."""
+        if name not in self._regions:
+            self._agent.regions.get(name)
+            raise BadRequestError(f"region {name} belongs to another engine; register one of your own")
+        return name
+
+    def _held(self, lease: int) -> Held:
+        held = self._agent.table.get(lease)
+        if held.owner is not self._owner:
+            raise UnknownLeaseError(f"lease {lease} belongs to another engine")
+        return held
+
+    def _transfer(self, number: int) -> Outgoing:
+        try:
+            return self._transfers[number]
+        except KeyError:
+            raise UnknownLeaseError(
+                f"transfer {number} isn't one of this engine's, or ended long ago"
+            ) from None
+
+
+def _present(held: Held) -> int:
+    return held.progress.layers if held.progress else 0
+
+
+def _complete(held: Held) -> bool:
+    return held.lease.state in {State.COMPLETE, State.ACKNOWLEDGED}
+
+
+async def _within(work: Awaitable[T], milliseconds: int, what: str) -> T:
+    seconds = min(milliseconds / 1000 or MAX_WAIT_SECONDS, MAX_WAIT_SECONDS)
+    try:
+        return await asyncio.wait_for(work, seconds)
+    except TimeoutError:
+        raise NotYetError(f"{what} did not come within {seconds:g} s; it may still") from None

@@ -1,0 +1,1 @@
+"""Transfers: leases, chunks, outcomes, and the two ends that move them."""

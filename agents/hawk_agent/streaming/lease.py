@@ -1,0 +1,177 @@
+"""A lease as a state machine: pure, with the time passed in.
+
+```
+granted ──begin──▶ writing ──finish──▶ complete ──acknowledge──▶ acknowledged
+   │                  │                   │
+   └──────────────────┴───── end ─────────┴──▶ expired | aborted | fenced
+```
+
+Both agents keep one of these for a transfer. Two facts are kept apart on purpose: the *outcome*, which is
+decided once and never changes, and *access*, which says whether the other side may still touch the blocks.
+Blocks are handed back when there is an outcome and access has ended; an abort alone, or a timer alone, frees
+nothing.
+
+Events that come again, or late, change nothing: a second completion, a completion after an abort, an abort
+after the acknowledgement. Events that would be a lie are refused: an acknowledgement of a lease that isn't
+complete.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from hawk_agent.errors import BadRequestError
+from hawk_agent.streaming.outcome import Outcome
+
+
+class State(Enum):
+    """Where a lease is."""
+
+    GRANTED = "granted"
+    WRITING = "writing"
+    COMPLETE = "complete"
+    ACKNOWLEDGED = "acknowledged"
+    EXPIRED = "expired"
+    ABORTED = "aborted"
+    FENCED = "fenced"
+
+    @property
+    def ended(self) -> bool:
+        """Whether the outcome is decided."""
+        return self in _ENDED
+
+
+_ENDED = frozenset({State.ACKNOWLEDGED, State.EXPIRED, State.ABORTED, State.FENCED})
+_END_STATE = {Outcome.EXPIRED: State.EXPIRED, Outcome.PEER_LOST: State.FENCED, Outcome.FENCED: State.FENCED}
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How long a lease may stay where it is, in seconds. Both agents take them from the ticket."""
+
+    grant: float = 60.0
+    """From the grant to the first word of the sender."""
+    stall: float = 10.0
+    """Between two signs of life while writing."""
+    grace: float = 0.2
+    """From complete to the first question whether the receiver still means it."""
+    max_grace: float = 30.0
+    """From complete to the end, however often the grace was extended."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.grace <= self.max_grace:
+            raise BadRequestError(
+                f"grace {self.grace} s must be above 0 and at most maxGrace, {self.max_grace} s"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One lease at one moment. Times are seconds of a monotonic clock."""
+
+    terms: Terms
+    deadline: float
+    state: State = State.GRANTED
+    outcome: Outcome | None = None
+    message: str = ""
+    access: bool = False
+    complete_at: float | None = None
+    extensions: int = 0
+
+    @property
+    def reusable(self) -> bool:
+        """Whether the blocks may be handed out again: the outcome is decided and remote access has ended."""
+        return self.outcome is not None and not self.access
+
+
+def grant(terms: Terms, now: float) -> Lease:
+    """A new lease."""
+    return Lease(terms, deadline=now + terms.grant)
+
+
+def begin(lease: Lease, now: float) -> Lease:
+    """The sender presented the ticket; from here the blocks may be touched. Refused unless just granted."""
+    if lease.state is not State.GRANTED:
+        raise BadRequestError(
+            f"the lease is {lease.state.value}, not granted: a ticket is good for one transfer"
+        )
+    return replace(lease, state=State.WRITING, access=True, deadline=now + lease.terms.stall)
+
+
+def beat(lease: Lease, now: float) -> Lease:
+    """A sign of life of the other side."""
+    if lease.state is not State.WRITING:
+        return lease
+    return replace(lease, deadline=now + lease.terms.stall)
+
+
+def finish(lease: Lease, now: float) -> Lease:
+    """Every byte is in place, checked, and nothing writes any more. Nothing happens unless writing."""
+    if lease.state is not State.WRITING:
+        return lease
+    return replace(
+        lease, state=State.COMPLETE, access=False, complete_at=now, deadline=now + lease.terms.grace
+    )
+
+
+def acknowledge(lease: Lease) -> Lease:
+    """The decode side has used it. Again is fine; before completion, or after another end, is refused."""
+    if lease.state is State.ACKNOWLEDGED:
+        return lease
+    if lease.state is not State.COMPLETE:
+        why = lease.outcome.meaning if lease.outcome else "wait for the last layer first"
+        raise BadRequestError(f"the lease is {lease.state.value} and can't be acknowledged: {why}")
+    return replace(lease, state=State.ACKNOWLEDGED, outcome=Outcome.SUCCESS, access=False)
+
+
+def end(lease: Lease, outcome: Outcome, message: str = "") -> Lease:
+    """End it without success. The first end counts; access is left as it is until `access_ended`."""
+    if outcome.ok:
+        raise ValueError("success comes by acknowledgement only")
+    if lease.state.ended:
+        return lease
+    state = _END_STATE.get(outcome, State.ABORTED)
+    return replace(lease, state=state, outcome=outcome, message=message or outcome.meaning)
+
+
+def access_ended(lease: Lease) -> Lease:
+    """The writer was stopped, flushed or fenced. Only a decided lease can say so: a live one has `finish`."""
+    if not lease.state.ended:
+        raise ValueError(f"a lease that is {lease.state.value} ends by finish or end, not by its writer")
+    return replace(lease, access=False)
+
+
+def extend(lease: Lease, now: float) -> Lease:
+    """The receiver is alive and still means it: another grace, up to the maximum, then expired."""
+    if lease.state is not State.COMPLETE or lease.complete_at is None:
+        return lease
+    last = lease.complete_at + lease.terms.max_grace
+    if now >= last:
+        return end(lease, Outcome.EXPIRED, f"no acknowledgement within maxGrace, {lease.terms.max_grace:g} s")
+    return replace(lease, deadline=min(now + lease.terms.grace, last), extensions=lease.extensions + 1)
+
+
+def due(lease: Lease, now: float) -> bool:
+    """Whether somebody has to look: expire a grant or a stall, or ask after a grace."""
+    return not lease.state.ended and now >= lease.deadline
+
+
+def tick(lease: Lease, now: float, slack: float = 0.0) -> Lease:
+    """What time alone does. A complete lease is held until maxGrace and `slack` have gone by.
+
+    The sender asks after each grace and ends the lease itself; the receiver's tick is the backstop for a
+    sender that vanished, so it gets a slack to let the sender's own end arrive first.
+    """
+    if not due(lease, now):
+        return lease
+    if lease.state is State.GRANTED:
+        return end(lease, Outcome.EXPIRED, f"no transfer began within {lease.terms.grant:g} s")
+    if lease.state is State.WRITING:
+        return end(
+            lease, Outcome.TIMED_OUT, f"no sign of life from the other agent for {lease.terms.stall:g} s"
+        )
+    last = (lease.complete_at or now) + lease.terms.max_grace + slack
+    if now >= last:
+        return end(lease, Outcome.EXPIRED, f"no acknowledgement within maxGrace, {lease.terms.max_grace:g} s")
+    return lease

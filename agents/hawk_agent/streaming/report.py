@@ -1,0 +1,65 @@
+"""What a finished transfer tells: to its engine, to metrics, to logs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hawk_agent.protocol import engine_pb2
+from hawk_agent.streaming.outcome import Outcome, from_wire
+
+if TYPE_CHECKING:
+    from hawk_agent.streaming.chunks import Arrival
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One transfer's end. Seconds; `digest` sums the chunks' digests modulo 2**64, None if unchecked.
+
+    Attributes:
+        hidden_share: bytes that had arrived when the last layer was complete, over all bytes.
+        exposed_seconds: from the last layer's completion to the last byte's arrival.
+        chunks: what arrived, in order.
+    """
+
+    outcome: Outcome
+    message: str = ""
+    nbytes: int = 0
+    seconds: float = 0.0
+    hidden_share: float = 0.0
+    exposed_seconds: float = 0.0
+    digest: int | None = None
+    transport: str = ""
+    grace_extensions: int = 0
+    chunks: tuple[Arrival, ...] = ()
+
+    def to_wire(self) -> engine_pb2.Ended:
+        """As the engine protocol has it."""
+        return engine_pb2.Ended(
+            outcome=self.outcome.wire,
+            message=self.message,
+            bytes=self.nbytes,
+            seconds=self.seconds,
+            hidden_share=self.hidden_share,
+            exposed_seconds=self.exposed_seconds,
+            digest=b"" if self.digest is None else self.digest.to_bytes(8, "big"),
+            transport=self.transport,
+            grace_extensions=self.grace_extensions,
+            chunks=[
+                engine_pb2.ChunkReport(
+                    index=a.chunk.index,
+                    first_layer=a.chunk.first,
+                    layers=a.chunk.count,
+                    bytes=a.nbytes,
+                    seconds=a.seconds,
+                    digest=b"" if a.digest is None else a.digest.to_bytes(8, "big"),
+                    verified=a.digest is not None,
+                )
+                for a in self.chunks
+            ],
+        )
+
+
+def outcome_from_wire(ended: engine_pb2.Ended) -> Outcome:
+    """The outcome of a report that came over the wire."""
+    return from_wire(ended.outcome)

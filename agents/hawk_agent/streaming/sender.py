@@ -1,0 +1,448 @@
+"""The sending end of a transfer: from the ticket to the receiver's last word.
+
+A chunk is announced when the completion events of its layers have fired, and sealed with the source's digest
+when the receiver reports its arrival: both while the source is held. The source is given back when the
+transfer has an outcome *and* this end's access has ended, whatever came first.
+
+When a grace ends without an acknowledgement the receiver is asked. Alive: another grace, counted, up to the
+maximum. Dead or silent: fenced, and the engine may send the same KV elsewhere, for it still holds the blocks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from typing import TYPE_CHECKING
+
+import grpc
+
+from hawk_agent.errors import BadRequestError, HawkAgentError, TransportError, TransportTimeoutError
+from hawk_agent.protocol import peer_pb2
+from hawk_agent.protocol.framing import close_all
+from hawk_agent.streaming import chunks as chunking
+from hawk_agent.streaming import lease as leases
+from hawk_agent.streaming.outcome import Outcome, from_wire
+from hawk_agent.streaming.receiver import mismatch, outcome_of, sample_of
+from hawk_agent.streaming.report import Report
+from hawk_agent.streaming.translation import to_wire
+from hawk_agent.transports.base import Work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+    from concurrent.futures import ThreadPoolExecutor
+
+    from hawk_agent.memory.region import Region
+    from hawk_agent.protocol import engine_pb2, peer_pb2_grpc
+    from hawk_agent.streaming.translation import Translation
+    from hawk_agent.transports.base import SourceEnd, Transport
+
+log = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 5.0
+"""For the receiver's first word, and its last one after an abort."""
+INQUIRY_SECONDS = 1.0
+INQUIRIES = 3
+BEAT_SECONDS = 1.0
+
+
+class EndingError(HawkAgentError):
+    """Inside this module: the transfer ends without success, by this side's decision."""
+
+    def __init__(self, outcome: Outcome, message: str) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+class LastWordError(HawkAgentError):
+    """Inside this module: the receiver's last word."""
+
+    def __init__(self, outcome: Outcome, message: str) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+class Job:
+    """What is to be sent. Owns the event descriptors."""
+
+    def __init__(
+        self,
+        ticket: engine_pb2.Ticket,
+        region: Region,
+        translation: Translation | None,
+        chunk_layers: int,
+        events: Sequence[int],
+        *,
+        all_complete: bool,
+        layer_timeout: float,
+    ) -> None:
+        self.ticket = ticket
+        self.region = region
+        self.translation = translation
+        self.events = list(events)
+        self.layer_timeout = layer_timeout
+        self.chunk_layers = chunk_layers
+        layers = translation.layers if translation else 0
+        self.chunks = chunking.plan(layers, chunk_layers) if translation else ()
+        self.waits = (
+            (0,) * len(self.chunks) if all_complete else chunking.events_for(self.chunks, len(self.events))
+        )
+        self.terms = leases.Terms(grace=ticket.grace_ms / 1000, max_grace=ticket.max_grace_ms / 1000)
+
+    def close(self) -> None:
+        """Close the event descriptors."""
+        close_all(self.events)
+        self.events.clear()
+
+
+class Outgoing:
+    """One transfer at the sender; `result` is its report, and is always set."""
+
+    def __init__(
+        self,
+        job: Job,
+        stub: peer_pb2_grpc.PeerAsyncStub,
+        transport: Transport,
+        *,
+        identity: peer_pb2.Identity,
+        hashing: ThreadPoolExecutor,
+        slots: asyncio.Semaphore,
+        clock: Callable[[], float],
+    ) -> None:
+        self.job = job
+        self.peer = job.ticket.node
+        self.transport = transport.name
+        self._stub = stub
+        self._slots = slots
+        self._clock = clock
+        self._hashing = Work(hashing)
+        self._lease = leases.grant(job.terms, clock())
+        self._progress = chunking.Progress(job.chunks)
+        self._sample = sample_of(job.ticket.verify)
+        self._digests: dict[int, asyncio.Task[int]] = {}
+        self._key = 0
+        self._began = self._last_layer = clock()
+        self._ready: dict[int, float] = {}
+        self._inbox: asyncio.Queue[peer_pb2.FromReceiver | EndingError | None] = asyncio.Queue()
+        self._writing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._feeding: asyncio.Task[None] | None = None
+        self.result: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
+        job.region.retain()
+        self._end: SourceEnd | None = None
+        self._begin = peer_pb2.Begin(
+            identity=identity,
+            epoch=job.ticket.epoch,
+            lease=job.ticket.lease,
+            generation=job.ticket.generation,
+            token=job.ticket.token,
+            pool=job.ticket.pool,
+            offer=peer_pb2.Offer(transport=transport.name),
+        )
+        if job.translation is not None:
+            offer, self._end = transport.offer(job.translation, job.region)
+            self._begin.offer.CopyFrom(offer)
+            self._begin.layout.CopyFrom(to_wire(job.translation.source.layout))
+            self._begin.blocks.extend(job.translation.source.blocks)
+            self._begin.layers = job.translation.layers
+            self._begin.chunk_layers = job.chunk_layers
+
+    def abort(self, outcome: Outcome, message: str) -> None:
+        """Ask for an end. Returns at once; the receiver may still have been quicker with a success."""
+        self._inbox.put_nowait(EndingError(outcome, message))
+
+    async def run(self) -> Report:
+        """Move it. Never raises but for cancellation; the report tells."""
+        self._lease = leases.begin(self._lease, self._clock())
+        call = self._stub.Transfer()
+        try:
+            final = await self._talk(call)
+        except Exception as error:
+            log.exception("transfer to %s", self.peer)
+            final = LastWordError(Outcome.INTERNAL, f"{type(error).__name__}: {error}")
+        finally:
+            await self._stop_tasks()
+        self._settle(final)
+        await self._stop_end()
+        call.cancel()
+        self._lease = leases.access_ended(self._lease)
+        self.job.region.release()
+        self.job.close()
+        report = self._report()
+        if not self.result.done():
+            self.result.set_result(report)
+        return report
+
+    async def _talk(self, call: grpc.aio.StreamStreamCall) -> LastWordError:  # type: ignore[type-arg]
+        """The whole conversation, down to the receiver's last word or the end of patience."""
+        self._spawn(self._listen(call))
+        try:
+            await self._write(call, begin=self._begin)
+            await self._open(call)
+            return await self._follow(call)
+        except LastWordError as final:
+            return final
+        except EndingError as ending:
+            return await self._give_up(call, ending)
+        except HawkAgentError as error:
+            return await self._give_up(call, EndingError(outcome_of(error), str(error)))
+
+    async def _open(self, call: grpc.aio.StreamStreamCall) -> None:  # type: ignore[type-arg]
+        first = await self._next(ANSWER_SECONDS)
+        if first.WhichOneof("body") == "complete" and not self.job.chunks:
+            self._lease = leases.finish(self._lease, self._clock())
+            return
+        if first.WhichOneof("body") != "accepted":
+            raise EndingError(Outcome.INTERNAL, f"the receiver began with {first.WhichOneof('body')}")
+        self._key = first.accepted.digest_key
+        assert self._end is not None
+        await self._end.connect(first.accepted.answer)
+        self._feeding = self._spawn(self._feed(call))
+        self._spawn(self._beat(call))
+
+    async def _follow(self, call: grpc.aio.StreamStreamCall) -> LastWordError:  # type: ignore[type-arg]
+        """Take the receiver's words until the last; when it is complete, mind the grace."""
+        while True:
+            if self._lease.state is leases.State.COMPLETE:
+                message = await self._next_or_grace()
+            else:
+                message = await self._next(self.job.terms.stall)
+            self._lease = leases.beat(self._lease, self._clock())
+            if message is None:
+                continue
+            kind = message.WhichOneof("body")
+            if kind == "arrived":
+                await self._on_arrived(call, message.arrived)
+            elif kind == "complete":
+                self._on_complete(message.complete)
+
+    async def _on_arrived(self, call: grpc.aio.StreamStreamCall, arrived: peer_pb2.Arrived) -> None:  # type: ignore[type-arg]
+        """Compare digests and seal; from here the receiver may count the chunk."""
+        now = self._clock()
+        if arrived.index not in self._ready:
+            raise EndingError(Outcome.INTERNAL, f"chunk {arrived.index} arrived before it was announced")
+        digest = await self._digests[arrived.index] if self._sample else None
+        wire = b"" if digest is None else digest.to_bytes(8, "big")
+        if digest is not None and wire != arrived.digest:
+            chunk = self.job.chunks[arrived.index]
+            raise EndingError(
+                Outcome.DIGEST_MISMATCH, mismatch(chunk, wire, int.from_bytes(arrived.digest, "big"))
+            )
+        self._progress.add(arrived.index, arrived.bytes, now, now - self._ready[arrived.index], digest)
+        await self._write(call, seal=peer_pb2.Seal(index=arrived.index, digest=wire))
+
+    def _on_complete(self, complete: peer_pb2.Complete) -> None:
+        expected = self.job.translation.nbytes if self.job.translation else 0
+        if not self._progress.complete or complete.bytes != expected:
+            raise EndingError(
+                Outcome.INTERNAL, f"the receiver calls {complete.bytes} bytes complete, {expected} were sent"
+            )
+        self._lease = leases.finish(self._lease, self._clock())
+
+    async def _next_or_grace(self) -> peer_pb2.FromReceiver | None:
+        """The next word, or None after a grace that was extended."""
+        wait = max(0.001, self._lease.deadline - self._clock())
+        try:
+            return await self._next(wait)
+        except _SilenceError:
+            pass
+        except _GoneError:
+            await asyncio.sleep(min(wait, INQUIRY_SECONDS / INQUIRIES))
+        await self._inquire()
+        extended = leases.extend(self._lease, self._clock())
+        if extended.outcome is not None:
+            raise EndingError(extended.outcome, extended.message)
+        self._lease = extended
+        return None
+
+    async def _inquire(self) -> None:
+        """Ask what became of the lease. Returns if it is alive."""
+        ticket = self.job.ticket
+        request = peer_pb2.InquireRequest(
+            epoch=ticket.epoch, lease=ticket.lease, generation=ticket.generation
+        )
+        problem = ""
+        for _ in range(INQUIRIES):
+            try:
+                reply = await self._stub.Inquire(request, timeout=INQUIRY_SECONDS)
+            except grpc.aio.AioRpcError as error:
+                problem = error.details() or error.code().name
+                await asyncio.sleep(INQUIRY_SECONDS / INQUIRIES)
+                continue
+            if reply.epoch != ticket.epoch:
+                raise LastWordError(
+                    Outcome.PEER_LOST, f"the receiver restarted: epoch {ticket.epoch} is now {reply.epoch}"
+                )
+            if not reply.alive:
+                raise LastWordError(from_wire(reply.outcome), "")
+            return
+        raise LastWordError(
+            Outcome.PEER_LOST, f"no acknowledgement and no answer to {INQUIRIES} inquiries ({problem})"
+        )
+
+    async def _give_up(self, call: grpc.aio.StreamStreamCall, ending: EndingError) -> LastWordError:  # type: ignore[type-arg]
+        """Tell the receiver, and wait until it has stopped; it may know better how this ended."""
+        if self._feeding is not None:
+            self._feeding.cancel()
+        if ending.outcome is Outcome.PEER_LOST:
+            return LastWordError(ending.outcome, str(ending))
+        try:
+            await self._write(call, abort=peer_pb2.Abort(outcome=ending.outcome.wire, message=str(ending)))
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await self._last_word(str(ending))
+        except (TimeoutError, HawkAgentError):
+            return LastWordError(ending.outcome, str(ending))
+
+    async def _last_word(self, default: str) -> LastWordError:
+        """Skip what the receiver said before it heard of the end."""
+        while True:
+            try:
+                await self._next(ANSWER_SECONDS)
+            except LastWordError as final:
+                return LastWordError(final.outcome, str(final) or default)
+            except (_GoneError, _SilenceError):
+                raise
+            except EndingError:
+                continue
+
+    async def _feed(self, call: grpc.aio.StreamStreamCall) -> None:  # type: ignore[type-arg]
+        """Announce and send each chunk when its layers are complete."""
+        assert self._end is not None
+        events = iter(self.job.events)
+        try:
+            for chunk, wait in zip(self.job.chunks, self.job.waits, strict=True):
+                for _ in range(wait):
+                    await _fired(next(events), self.job.layer_timeout)
+                self._last_layer = self._ready[chunk.index] = self._clock()
+                async with self._slots:
+                    if self._sample:
+                        self._digests[chunk.index] = asyncio.create_task(self._digest(chunk))
+                    await self._write(call, ready=peer_pb2.Ready(index=chunk.index))
+                    await self._end.send(chunk)
+        except Exception as error:  # noqa: BLE001 -- whatever it is, it ends the transfer
+            self.abort(outcome_of(error), str(error) or type(error).__name__)
+
+    async def _digest(self, chunk: chunking.Chunk) -> int:
+        translation, memory = self.job.translation, self.job.region.memory
+        assert translation is not None
+        return await self._hashing.run(
+            lambda: translation.digest_source(chunk, memory, self._key, self._sample)
+        )
+
+    async def _beat(self, call: grpc.aio.StreamStreamCall) -> None:  # type: ignore[type-arg]
+        with contextlib.suppress(HawkAgentError):
+            while True:
+                await asyncio.sleep(BEAT_SECONDS)
+                await self._write(call, beat=peer_pb2.Beat())
+
+    async def _listen(self, call: grpc.aio.StreamStreamCall) -> None:  # type: ignore[type-arg]
+        """Carry the receiver's words to the inbox. A cancelled read would cancel the call, so nothing else
+        reads."""
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            async for message in call:
+                self._inbox.put_nowait(message)
+        self._inbox.put_nowait(None)
+
+    async def _next(self, timeout: float) -> peer_pb2.FromReceiver:  # noqa: ASYNC109 -- mapped to an outcome here
+        """The receiver's next word. Raises LastWordError at its last, EndingError at an abort of this
+        side."""
+        try:
+            message = await asyncio.wait_for(self._inbox.get(), timeout)
+        except TimeoutError:
+            raise _SilenceError(Outcome.PEER_LOST, f"the receiver said nothing for {timeout:.1f} s") from None
+        if message is None:
+            self._inbox.put_nowait(None)
+            raise _GoneError(Outcome.PEER_LOST, "the receiver's agent closed the stream or died")
+        if isinstance(message, EndingError):
+            raise message
+        if message.WhichOneof("body") == "ended":
+            raise LastWordError(from_wire(message.ended.outcome), message.ended.message)
+        return message
+
+    async def _write(self, call: grpc.aio.StreamStreamCall, **body: object) -> None:  # type: ignore[type-arg]
+        try:
+            async with self._writing, asyncio.timeout(ANSWER_SECONDS):
+                await call.write(peer_pb2.FromSender(**body))  # type: ignore[arg-type]
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
+            return  # `_listen` sees the end of the stream and says so
+
+    def _settle(self, final: LastWordError) -> None:
+        if not final.outcome.ok:
+            self._lease = leases.end(self._lease, final.outcome, str(final))
+            return
+        try:
+            self._lease = leases.acknowledge(self._lease)
+        except BadRequestError as error:
+            self._lease = leases.end(self._lease, Outcome.INTERNAL, f"a success that can't be: {error}")
+
+    async def _stop_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _stop_end(self) -> None:
+        while True:
+            try:
+                if self._end is not None:
+                    await self._end.close()
+                await self._hashing.drained()
+            except TransportTimeoutError as error:
+                log.error("transfer to %s: %s", self.peer, error)  # noqa: TRY400 -- no traceback needed
+            else:
+                break
+        for task in self._digests.values():
+            task.cancel()
+        await asyncio.gather(*self._digests.values(), return_exceptions=True)
+
+    def _report(self) -> Report:
+        outcome = self._lease.outcome
+        assert outcome is not None
+        overlap = chunking.overlap(self._progress, self._last_layer)
+        return Report(
+            outcome=outcome,
+            message=self._lease.message,
+            nbytes=self._progress.nbytes,
+            seconds=self._clock() - self._began,
+            hidden_share=overlap.hidden_share,
+            exposed_seconds=overlap.exposed_seconds,
+            digest=self._progress.digest,
+            transport=self.transport,
+            grace_extensions=self._lease.extensions,
+            chunks=tuple(self._progress.arrivals[i] for i in sorted(self._progress.arrivals)),
+        )
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        return task
+
+
+class _SilenceError(EndingError):
+    """No word in time."""
+
+
+class _GoneError(EndingError):
+    """The stream is over."""
+
+
+def _set(fired: asyncio.Future[None]) -> None:
+    if not fired.done():
+        fired.set_result(None)
+
+
+async def _fired(event: int, timeout: float) -> None:  # noqa: ASYNC109 -- mapped to an outcome here
+    """Wait for an eventfd, and take its count. TransportTimeoutError when it doesn't fire."""
+    loop = asyncio.get_running_loop()
+    fired = loop.create_future()
+    os.set_blocking(event, False)
+    loop.add_reader(event, _set, fired)
+    try:
+        await asyncio.wait_for(fired, timeout)
+        os.eventfd_read(event)
+    except TimeoutError as error:
+        raise TransportTimeoutError(f"a layer was not complete within {timeout:g} s") from error
+    except OSError as error:
+        raise TransportError(f"a layer's event can't be read ({error.strerror})") from error
+    finally:
+        loop.remove_reader(event)

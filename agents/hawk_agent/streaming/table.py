@@ -1,0 +1,143 @@
+"""The receiver's leases: who holds which blocks, what has arrived, and who waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hawk_agent.errors import LimitReachedError, UnknownLeaseError
+from hawk_agent.streaming import lease as leases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hawk_agent.memory.region import Region
+    from hawk_agent.protocol import common_pb2
+    from hawk_agent.streaming.chunks import Progress
+    from hawk_agent.streaming.translation import Selection
+
+MAX_LEASES = 4096
+MAX_TOMBSTONES = 4096
+SLOT_BITS = 16
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A lease of the receiver with what belongs to it."""
+
+    id: int
+    slot: int
+    generation: int
+    token: bytes
+    request: str
+    region: Region
+    selection: Selection
+    lease: leases.Lease
+    verify: common_pb2.Verify.ValueType
+    owner: object
+    """The engine connection that reserved it."""
+    empty: bool = False
+    progress: Progress | None = None
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    began_at: float = 0.0
+    transport: str = ""
+
+    async def update(self, lease: leases.Lease) -> None:
+        """Take the next state and wake those who wait."""
+        self.lease = lease
+        async with self.changed:
+            self.changed.notify_all()
+
+
+class LeaseTable:
+    """Slots of leases. A slot's generation grows with each lease, so that a late word can't match a new
+    one."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._live: dict[int, Held] = {}
+        self._ended: OrderedDict[int, Held] = OrderedDict()
+        self._free: list[int] = []
+        self._slots = 0
+        self._generations: dict[int, int] = {}
+
+    def grant(
+        self,
+        region: Region,
+        selection: Selection,
+        terms: leases.Terms,
+        *,
+        request: str,
+        verify: common_pb2.Verify.ValueType,
+        owner: object,
+        empty: bool,
+    ) -> Held:
+        """Claim the blocks and make a lease. BlocksBusyError or LimitReachedError when that can't be."""
+        if len(self._live) >= MAX_LEASES:
+            raise LimitReachedError(
+                f"{MAX_LEASES} leases are held, the most an agent keeps; acknowledge or release some"
+            )
+        slot = self._free.pop() if self._free else self._slots
+        generation = self._generations.get(slot, 0) + 1
+        identity = generation << SLOT_BITS | slot
+        try:
+            region.retain()
+        except BaseException:
+            self._give_back(slot)
+            raise
+        try:
+            if not empty:
+                region.blocks.claim(identity, selection.claims)
+        except BaseException:
+            region.release()
+            self._give_back(slot)
+            raise
+        self._slots = max(self._slots, slot + 1)
+        self._generations[slot] = generation
+        held = Held(
+            identity, slot, generation, secrets.token_bytes(16), request, region, selection,
+            leases.grant(terms, self.clock()), verify, owner, empty,
+        )  # fmt: skip
+        self._live[identity] = held
+        return held
+
+    def _give_back(self, slot: int) -> None:
+        if slot < self._slots:
+            self._free.append(slot)
+
+    def retire(self, held: Held) -> None:
+        """Hand the blocks back; the lease stays known for late questions. Only when its memory is
+        reusable."""
+        assert held.lease.reusable, "blocks are handed back after remote access has ended, never before"
+        if self._live.pop(held.id, None) is None:
+            return
+        held.region.blocks.free(held.id)
+        held.region.release()
+        self._free.append(held.slot)
+        self._ended[held.id] = held
+        while len(self._ended) > MAX_TOMBSTONES:
+            self._ended.popitem(last=False)
+
+    def get(self, identity: int) -> Held:
+        """A live or lately ended lease, or UnknownLeaseError."""
+        held = self._live.get(identity) or self._ended.get(identity)
+        if held is None:
+            raise UnknownLeaseError(
+                f"lease {identity} isn't known here; it ended long ago or was never granted"
+            )
+        return held
+
+    def live(self) -> Iterator[Held]:
+        """Leases that still hold blocks."""
+        return iter(tuple(self._live.values()))
+
+    def owned_by(self, owner: object) -> list[Held]:
+        """The live leases of an engine."""
+        return [held for held in self._live.values() if held.owner is owner]
+
+    def __len__(self) -> int:
+        return len(self._live)

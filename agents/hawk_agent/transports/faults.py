@@ -1,0 +1,112 @@
+"""Test equipment: data paths that are wrong on purpose, to see that a wrong transfer is caught.
+
+Nothing of this runs unless the environment variable HAWK_FAULT names a fault when the agent starts, and then
+the agent says so loudly. It is read here and nowhere else.
+
+- `drop-chunk`: the receiver never places the second chunk of a transfer, and says that it did.
+- `swap-heads`: the receiver exchanges the first two heads of each chunk after placing it.
+- `corrupt`: the receiver flips one bit of the first byte of each chunk.
+
+Canaries are spared, so that the link looks sound and the fault is left to be found in a real transfer.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Final
+
+from hawk_agent.errors import BadRequestError
+from hawk_agent.layouts import compile_nest
+from hawk_agent.transports.base import DestinationEnd, SourceEnd, Transport
+
+if TYPE_CHECKING:
+    from hawk_agent.layouts import Nest
+    from hawk_agent.memory.region import Region
+    from hawk_agent.protocol import peer_pb2
+    from hawk_agent.streaming.chunks import Chunk
+    from hawk_agent.streaming.translation import Translation
+
+VARIABLE: Final = "HAWK_FAULT"
+FAULTS: Final = ("drop-chunk", "swap-heads", "corrupt")
+
+log = logging.getLogger(__name__)
+
+
+def equip(transports: dict[str, Transport]) -> dict[str, Transport]:
+    """The transports as they are, or each with the fault that the environment asks for."""
+    fault = os.environ.get(VARIABLE, "")
+    if not fault:
+        return transports
+    if fault not in FAULTS:
+        raise BadRequestError(f"{VARIABLE}={fault!r} is unknown; use one of {', '.join(FAULTS)}, or unset it")
+    log.warning("%s=%s: this agent's transfers are WRONG ON PURPOSE", VARIABLE, fault)
+    return {name: Faulty(transport, fault) for name, transport in transports.items()}
+
+
+class Faulty(Transport):
+    """A transport with a fault at the receiving end."""
+
+    def __init__(self, inner: Transport, fault: str) -> None:
+        self.name = inner.name
+        self._inner = inner
+        self._fault = fault
+
+    def offer(self, translation: Translation, source: Region) -> tuple[peer_pb2.Offer, SourceEnd]:
+        """As the inner one."""
+        return self._inner.offer(translation, source)
+
+    async def accept(
+        self, offer: peer_pb2.Offer, translation: Translation, destination: Region, origin: str
+    ) -> tuple[peer_pb2.Answer, DestinationEnd]:
+        """As the inner one, wrong for every region that an engine registered."""
+        answer, end = await self._inner.accept(offer, translation, destination, origin)
+        if not destination.pool:
+            return answer, end
+        return answer, _FaultyEnd(end, translation, destination, self._fault)
+
+    def forget(self, origin: str) -> None:
+        """As the inner one."""
+        self._inner.forget(origin)
+
+
+class _FaultyEnd(DestinationEnd):
+    def __init__(
+        self, inner: DestinationEnd, translation: Translation, destination: Region, fault: str
+    ) -> None:
+        self._inner = inner
+        self._memory = destination.memory
+        self._table = translation.destination.table
+        layout = translation.destination.layout
+        self._nest = compile_nest(layout, layout)
+        self._fault = fault
+
+    async def receive(self, chunk: Chunk) -> int:
+        nest = self._nest.layers(chunk.first, chunk.count)
+        if self._fault == "drop-chunk" and chunk.index == 1:
+            before = self._read(nest)
+            nbytes = await self._inner.receive(chunk)
+            self._write(nest, before)
+            return nbytes
+        nbytes = await self._inner.receive(chunk)
+        if self._fault == "swap-heads":
+            first, second = nest.window("h", 0, 1), nest.window("h", 1, 2)
+            one, other = self._read(first), self._read(second)
+            self._write(first, other)
+            self._write(second, one)
+        elif self._fault == "corrupt":
+            content = self._read(nest)
+            content[0] ^= 1
+            self._write(nest, content)
+        return nbytes
+
+    def _read(self, nest: Nest) -> bytearray:
+        content = bytearray(nest.payload_nbytes)
+        nest.pack(self._memory, content, 0, len(content), source_blocks=self._table)
+        return content
+
+    def _write(self, nest: Nest, content: bytearray) -> None:
+        nest.unpack(content, self._memory, 0, len(content), destination_blocks=self._table)
+
+    async def stop(self) -> None:
+        await self._inner.stop()

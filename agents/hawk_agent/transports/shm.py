@@ -1,0 +1,250 @@
+"""Shared memory between two agents of one host.
+
+The sender's agent hands a read-only descriptor of the source's memory over a Unix socket, against a token
+that the authenticated channel carried. The *receiver* copies, from the source's mapping into its own memory:
+so the receiver can stop every write when a lease ends. The sender can't revoke a mapping; what keeps a late
+reader harmless is that no chunk counts before the sender, with the source still held, has sealed it (see
+`streaming`).
+
+The socket stands in the file system, so two containers see each other's only with a shared folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from hawk_agent.errors import TransportError, TransportTimeoutError
+from hawk_agent.memory import mapping
+from hawk_agent.protocol import framing, peer_pb2
+from hawk_agent.service import sockets
+from hawk_agent.transports.base import DestinationEnd, SourceEnd, Transport, Work
+
+if TYPE_CHECKING:
+    import mmap
+    from concurrent.futures import ThreadPoolExecutor
+    from pathlib import Path
+
+    from hawk_agent.memory.region import Region
+    from hawk_agent.streaming.chunks import Chunk
+    from hawk_agent.streaming.translation import Translation
+
+TOKEN_BYTES = 32
+CONNECT_SECONDS = 3.0
+MAX_MAPPINGS = 128
+
+
+class SharedMemory(Transport):
+    """Serves its regions' descriptors at `path`, and keeps mappings of peers' regions while their incarnation
+    lives."""
+
+    name = "shm"
+
+    def __init__(self, path: Path, pool: ThreadPoolExecutor) -> None:
+        self._path = path
+        self._pool = pool
+        self._offered: dict[bytes, Region] = {}
+        self._mappings = _Mappings()
+        self._listener: socket.socket | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Listen."""
+        self._listener = sockets.listen_unix(self._path, mode=0o600)
+        self._serving = asyncio.create_task(self._serve(), name="shm-descriptors")
+
+    async def close(self) -> None:
+        """Stop listening and unmap what nobody uses."""
+        if self._serving is not None:
+            self._serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._serving
+        if self._listener is not None:
+            sockets.close_unix(self._listener, self._path)
+        self._mappings.clear()
+
+    def offer(self, translation: Translation, source: Region) -> tuple[peer_pb2.Offer, SourceEnd]:
+        """Make the source's memory available against a fresh token."""
+        token = secrets.token_bytes(TOKEN_BYTES)
+        self._offered[token] = source
+        offer = peer_pb2.Offer(
+            transport=self.name,
+            token=token,
+            socket=str(self._path),
+            region=source.identity,
+            bytes=source.nbytes,
+        )
+        return offer, _Source(self._offered, token)
+
+    async def accept(
+        self, offer: peer_pb2.Offer, translation: Translation, destination: Region, origin: str
+    ) -> tuple[peer_pb2.Answer, DestinationEnd]:
+        """Map the source, unless an earlier transfer did."""
+        if offer.bytes < translation.source.layout.nbytes:
+            raise TransportError(
+                f"the source offers {offer.bytes} bytes, its layout needs {translation.source.layout.nbytes}"
+            )
+        source = self._mappings.use(origin, offer.region)
+        if source is None:
+            source = self._mappings.add(origin, offer.region, await self._fetch(offer))
+        return peer_pb2.Answer(), _Destination(translation, source, destination, self._pool)
+
+    def forget(self, origin: str) -> None:
+        """Unmap an incarnation's regions, each when its last transfer ends."""
+        self._mappings.forget(origin)
+
+    async def _fetch(self, offer: peer_pb2.Offer) -> mmap.mmap:
+        try:
+            descriptor = await asyncio.to_thread(_ask, offer.socket, offer.token)
+        except TimeoutError as error:
+            raise TransportTimeoutError(
+                f"{offer.socket} gave no memory within {CONNECT_SECONDS:g} s"
+            ) from error
+        except OSError as error:
+            raise TransportError(f"{offer.socket} can't be reached ({error.strerror or error})") from error
+        try:
+            label = f"peer region {offer.region}"
+            mapping.check(descriptor, offer.bytes, label)
+            return await asyncio.to_thread(
+                mapping.map_memory, descriptor, offer.bytes, writable=False, label=label
+            )
+        finally:
+            os.close(descriptor)
+
+    async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert self._listener is not None
+        while True:
+            client, _ = await loop.sock_accept(self._listener)
+            with client, contextlib.suppress(OSError, TimeoutError):
+                client.setblocking(False)
+                await asyncio.wait_for(self._hand_out(client), CONNECT_SECONDS)
+
+    async def _hand_out(self, client: socket.socket) -> None:
+        """Answer one token with one descriptor. A wrong token gets the end of the stream and no word."""
+        loop = asyncio.get_running_loop()
+        token = b""
+        while len(token) < TOKEN_BYTES:
+            part = await loop.sock_recv(client, TOKEN_BYTES - len(token))
+            if not part:
+                return
+            token += part
+        region = self._offered.pop(token, None)
+        if region is not None and region.descriptor >= 0:
+            socket.send_fds(client, [b"\x01"], [region.descriptor])
+
+
+def _ask(path: str, token: bytes) -> int:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(CONNECT_SECONDS)
+        client.connect(path)
+        client.sendall(token)
+        _, descriptors = framing.receive(client)
+    if len(descriptors) != 1:
+        framing.close_all(descriptors)
+        raise OSError(f"{len(descriptors)} descriptors came for a token that stands for one")
+    return descriptors[0]
+
+
+class _Source(SourceEnd):
+    """Nothing to send: the receiver reads. Closing takes the offer back."""
+
+    def __init__(self, offered: dict[bytes, Region], token: bytes) -> None:
+        self._offered = offered
+        self._token = token
+
+    async def connect(self, answer: peer_pb2.Answer) -> None:
+        return
+
+    async def send(self, chunk: Chunk) -> None:
+        return
+
+    async def close(self) -> None:
+        self._offered.pop(self._token, None)
+
+
+class _Destination(DestinationEnd):
+    def __init__(
+        self, translation: Translation, source: _Mapping, destination: Region, pool: ThreadPoolExecutor
+    ) -> None:
+        self._translation = translation
+        self._source = source
+        self._destination = destination
+        self._work = Work(pool)
+        self._held = True
+
+    async def receive(self, chunk: Chunk) -> int:
+        if not await self._work.run(lambda: self._copy(chunk)):
+            raise TransportError(f"chunk {chunk.index} was stopped")
+        return self._translation.nbytes_of(chunk)
+
+    def _copy(self, chunk: Chunk) -> bool:
+        return self._translation.copy(
+            chunk, self._source.memory, self._destination.memory, lambda: self._work.stopped
+        )
+
+    async def stop(self) -> None:
+        await self._work.drained()
+        if self._held:
+            self._held = False
+            self._source.done()
+
+
+class _Mapping:
+    """A peer's region mapped here, with the number of transfers that read it."""
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self.memory = memory
+        self.users = 0
+        self.dropped = False
+
+    def done(self) -> None:
+        self.users -= 1
+        self._close_if_idle()
+
+    def drop(self) -> None:
+        self.dropped = True
+        self._close_if_idle()
+
+    def _close_if_idle(self) -> None:
+        if self.dropped and self.users == 0 and not self.memory.closed:
+            self.memory.close()
+
+
+class _Mappings:
+    """Mappings by incarnation and region, the least recently used dropped beyond a bound."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str], _Mapping] = OrderedDict()
+
+    def use(self, origin: str, region: str) -> _Mapping | None:
+        found = self._known.get((origin, region))
+        if found is not None:
+            self._known.move_to_end((origin, region))
+            found.users += 1
+        return found
+
+    def add(self, origin: str, region: str, memory: mmap.mmap) -> _Mapping:
+        known = self.use(origin, region)
+        if known is not None:  # two transfers asked at once
+            memory.close()
+            return known
+        fresh = self._known[origin, region] = _Mapping(memory)
+        fresh.users = 1
+        while len(self._known) > MAX_MAPPINGS:
+            self._known.popitem(last=False)[1].drop()
+        return fresh
+
+    def forget(self, origin: str) -> None:
+        for key in [key for key in self._known if key[0] == origin]:
+            self._known.pop(key).drop()
+
+    def clear(self) -> None:
+        for found in self._known.values():
+            found.drop()
+        self._known.clear()

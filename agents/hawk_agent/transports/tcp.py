@@ -1,0 +1,286 @@
+"""TCP between two agents, one connection a transfer.
+
+The receiver listens; the sender connects and presents a one-time token that the authenticated channel
+carried, so a connection is bound to one lease before its first byte. The sender packs a chunk in the order of
+the destination, a piece of cache size at a time; the receiver reads each piece straight into its place where
+the destination is contiguous, and through a bounce buffer where pages scatter it.
+
+A chunk on the wire is a header (its index, its bytes) and its bytes. The receiver reads only what the plan
+says next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import socket
+import struct
+from typing import TYPE_CHECKING
+
+from hawk_agent.errors import TransportError, TransportTimeoutError
+from hawk_agent.protocol import peer_pb2
+from hawk_agent.service import sockets
+from hawk_agent.transports.base import DestinationEnd, SourceEnd, Transport, Work
+from hawk_api import addresses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from concurrent.futures import ThreadPoolExecutor
+
+    from hawk_agent.memory.region import Region
+    from hawk_agent.streaming.chunks import Chunk
+    from hawk_agent.streaming.translation import Translation
+
+TOKEN_BYTES = 32
+CONNECT_SECONDS = 5.0
+STALL_SECONDS = 8.0
+PIECE = 256 << 10
+MAX_STRANGERS = 64
+"""Connections that haven't presented a token yet."""
+
+_HEADER = struct.Struct(">4sIQ")
+_MAGIC = b"HKV1"
+
+
+class Tcp(Transport):
+    """Listens at host:port (port 0 takes a free one); `advertise` is the host that peers connect to."""
+
+    name = "tcp"
+
+    def __init__(
+        self, host: str, port: int, advertise: str, sending: ThreadPoolExecutor, receiving: ThreadPoolExecutor
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._advertise = advertise
+        self._sending = sending
+        self._receiving = receiving
+        self._expected: dict[bytes, asyncio.Future[socket.socket]] = {}
+        self._listener: socket.socket | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Listen."""
+        self._listener = sockets.listen_tcp(self._host, self._port)
+        self._port = self._listener.getsockname()[1]
+        self._spawn(self._serve())
+
+    async def close(self) -> None:
+        """Stop listening; connections of running transfers are their ends' to close."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._listener is not None:
+            self._listener.close()
+
+    @property
+    def address(self) -> str:
+        """What peers connect to."""
+        return addresses.format(self._advertise, self._port)
+
+    def offer(self, translation: Translation, source: Region) -> tuple[peer_pb2.Offer, SourceEnd]:
+        """The sender needs nothing but the receiver's answer."""
+        return peer_pb2.Offer(transport=self.name), _Source(translation, source, self._sending)
+
+    async def accept(
+        self, offer: peer_pb2.Offer, translation: Translation, destination: Region, origin: str
+    ) -> tuple[peer_pb2.Answer, DestinationEnd]:
+        """Expect one connection with a fresh token."""
+        token = secrets.token_bytes(TOKEN_BYTES)
+        arrival: asyncio.Future[socket.socket] = asyncio.get_running_loop().create_future()
+        self._expected[token] = arrival
+        end = _Destination(
+            translation, destination, self._receiving, arrival, lambda: self._expected.pop(token, None)
+        )
+        return peer_pb2.Answer(token=token, address=self.address), end
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert self._listener is not None
+        while True:
+            try:
+                client, _ = await loop.sock_accept(self._listener)
+            except OSError:  # out of descriptors, or the client is gone already
+                await asyncio.sleep(0.1)
+                continue
+            if len(self._tasks) > MAX_STRANGERS:
+                client.close()
+                continue
+            client.setblocking(False)
+            self._spawn(self._greet(client))
+
+    async def _greet(self, client: socket.socket) -> None:
+        """Bind a connection to the lease whose token it presents; close any other without a word."""
+        arrival = None
+        with contextlib.suppress(OSError, TimeoutError):
+            token = await asyncio.wait_for(_read_exactly(client, TOKEN_BYTES), CONNECT_SECONDS)
+            arrival = self._expected.pop(token, None)
+        if arrival is None or arrival.done():
+            client.close()
+            return
+        sockets.tune(client)
+        client.settimeout(STALL_SECONDS)
+        arrival.set_result(client)
+
+
+async def _read_exactly(client: socket.socket, count: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    data = b""
+    while len(data) < count:
+        part = await loop.sock_recv(client, count - len(data))
+        if not part:
+            raise ConnectionResetError("closed before its token")
+        data += part
+    return data
+
+
+def _cut(sock: socket.socket | None) -> None:
+    """Wake every thread that waits on a socket."""
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+
+
+class _Source(SourceEnd):
+    def __init__(self, translation: Translation, source: Region, pool: ThreadPoolExecutor) -> None:
+        self._translation = translation
+        self._source = source
+        self._work = Work(pool)
+        self._sock: socket.socket | None = None
+        self._bounce = bytearray(PIECE)
+
+    async def connect(self, answer: peer_pb2.Answer) -> None:
+        address = addresses.parse(answer.address)
+        loop = asyncio.get_running_loop()
+        family = socket.AF_INET6 if address.is_ipv6 else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sockets.tune(sock)
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await loop.sock_connect(sock, tuple(address))
+                await loop.sock_sendall(sock, answer.token)
+        except TimeoutError as error:
+            sock.close()
+            raise TransportTimeoutError(
+                f"{answer.address} took no connection within {CONNECT_SECONDS:g} s"
+            ) from error
+        except OSError as error:
+            sock.close()
+            raise TransportError(f"{answer.address} can't be reached ({error.strerror or error})") from error
+        except BaseException:
+            sock.close()
+            raise
+        sock.settimeout(STALL_SECONDS)
+        self._sock = sock
+
+    async def send(self, chunk: Chunk) -> None:
+        await self._work.run(lambda: self._send(chunk))
+
+    def _send(self, chunk: Chunk) -> None:
+        assert self._sock is not None, "send before connect"
+        total = self._translation.nbytes_of(chunk)
+        try:
+            self._sock.sendall(_HEADER.pack(_MAGIC, chunk.index, total))
+            for start in range(0, total, PIECE):
+                if self._work.stopped:
+                    raise TransportError(f"chunk {chunk.index} was stopped")
+                piece = memoryview(self._bounce)[: min(PIECE, total - start)]
+                self._translation.pack(chunk, self._source.memory, piece, start, start + len(piece))
+                self._sock.sendall(piece)
+        except TimeoutError as error:
+            raise TransportTimeoutError(f"the receiver took no bytes for {STALL_SECONDS:g} s") from error
+        except OSError as error:
+            raise TransportError(f"the connection broke while sending ({error.strerror or error})") from error
+
+    async def close(self) -> None:
+        self._work.cancel()
+        _cut(self._sock)
+        await self._work.drained()
+        if self._sock is not None:
+            self._sock.close()
+
+
+class _Destination(DestinationEnd):
+    def __init__(
+        self,
+        translation: Translation,
+        destination: Region,
+        pool: ThreadPoolExecutor,
+        arrival: asyncio.Future[socket.socket],
+        forget: Callable[[], object],
+    ) -> None:
+        self._translation = translation
+        self._destination = destination
+        self._work = Work(pool)
+        self._arrival = arrival
+        self._forget = forget
+        self._bounce = bytearray(PIECE)
+
+    async def receive(self, chunk: Chunk) -> int:
+        try:
+            sock = await asyncio.wait_for(asyncio.shield(self._arrival), CONNECT_SECONDS)
+        except TimeoutError as error:
+            raise TransportTimeoutError(f"no data connection came within {CONNECT_SECONDS:g} s") from error
+        return await self._work.run(lambda: self._receive(sock, chunk))
+
+    def _receive(self, sock: socket.socket, chunk: Chunk) -> int:
+        total = self._translation.nbytes_of(chunk)
+        header = bytearray(_HEADER.size)
+        try:
+            self._fill(sock, memoryview(header))
+            magic, index, nbytes = _HEADER.unpack(header)
+            if (magic, index, nbytes) != (_MAGIC, chunk.index, total):
+                raise TransportError(
+                    f"chunk {chunk.index} of {total} bytes was due; the connection has {index} of {nbytes}"
+                )
+            self._place(sock, chunk, total)
+        except TimeoutError as error:
+            raise TransportTimeoutError(f"the sender sent no bytes for {STALL_SECONDS:g} s") from error
+        except OSError as error:
+            raise TransportError(
+                f"the connection broke while receiving ({error.strerror or error})"
+            ) from error
+        return total
+
+    def _place(self, sock: socket.socket, chunk: Chunk, total: int) -> None:
+        destination = self._destination.memory
+        straight = self._translation.contiguous(chunk)
+        if straight is not None:
+            with memoryview(destination) as view, view[straight : straight + total] as target:
+                self._fill(sock, target)
+            self._translation.pad(chunk, destination)
+            return
+        for start in range(0, total, PIECE):
+            piece = memoryview(self._bounce)[: min(PIECE, total - start)]
+            self._fill(sock, piece)
+            self._translation.unpack(chunk, piece, destination, start, start + len(piece))
+        self._translation.pad(chunk, destination)
+
+    def _fill(self, sock: socket.socket, target: memoryview) -> None:
+        """Read until `target` is full. Stops at each read when the transfer was stopped."""
+        done = 0
+        while done < len(target):
+            if self._work.stopped:
+                raise TransportError("the transfer was stopped")
+            count = sock.recv_into(target[done : done + (1 << 20)])
+            if count == 0:
+                raise TransportError("the sender closed the connection before the last byte")
+            done += count
+
+    async def stop(self) -> None:
+        self._forget()
+        self._work.cancel()
+        if not self._arrival.done():
+            self._arrival.set_exception(TransportError("the transfer was stopped"))
+        sock = None if self._arrival.exception() else self._arrival.result()
+        _cut(sock)
+        await self._work.drained()
+        if sock is not None:
+            sock.close()

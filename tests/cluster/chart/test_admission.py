@@ -6,11 +6,12 @@ from contextlib import closing
 
 import pytest
 from lightkube import ApiError
-from lightkube.generic_resource import create_global_resource
 from lightkube.resources.coordination_v1 import Lease
 from lightkube.types import PatchType
 
-HawkNode = create_global_resource("hawkpool.dev", "v1alpha1", "HawkNode", "hawknodes")
+from hawk_operator.resources import NODE, lightkube_class
+
+HawkNode = lightkube_class(NODE)
 
 
 def hawk_node(name, **more):

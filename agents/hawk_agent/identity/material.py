@@ -6,6 +6,7 @@ the key may be newer than the certificate; `read` sees that they don't belong to
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import time
@@ -109,28 +110,34 @@ def read(files: Files, looks: int = _LOOKS) -> Material:
 
 
 def write(files: Files, material: Material) -> None:
-    """Replace the three files: authorities first, so that nothing is presented before it is trusted here."""
-    write_authority(files, material.authority)
-    _replace(files.key, material.key)
-    _replace(files.certificate, material.certificate)
+    """Replace the three files: authorities first, so that nothing is presented before it is trusted here.
+
+    All are on the disk before the first is renamed, so that key and certificate disagree for microseconds only.
+    """
+    _replace(
+        (files.authority, material.authority),
+        (files.key, material.key),
+        (files.certificate, material.certificate),
+    )
 
 
 def write_authority(files: Files, authority: bytes) -> None:
     """Replace what is trusted, and nothing else."""
-    _replace(files.authority, authority)
+    _replace((files.authority, authority))
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """Write beside the target and rename; only the owner may read it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    beside = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+def _replace(*contents: tuple[Path, bytes]) -> None:
+    """Write beside the targets, then rename; only the owner may read them."""
+    with contextlib.ExitStack() as stack:
+        written = []
+        for path, content in contents:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+            stack.callback(Path(name).unlink, missing_ok=True)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            written.append((Path(name), path))
+        for beside, path in written:
+            beside.replace(path)

@@ -112,7 +112,7 @@ def read(files: Files, looks: int = _LOOKS) -> Material:
 def write(files: Files, material: Material) -> None:
     """Replace the three files: authorities first, so that nothing is presented before it is trusted here.
 
-    All are on the disk before the first is renamed, so that key and certificate disagree for microseconds only.
+    All are on the disk before the first is renamed, so key and certificate disagree for microseconds only.
     """
     _replace(
         (files.authority, material.authority),

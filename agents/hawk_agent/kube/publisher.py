@@ -1,0 +1,151 @@
+"""Keeps the cluster informed of this agent, and the agent of its peers.
+
+Three loops that don't wait for each other: the Lease is renewed, the status is written when it changed, the
+own HawkNode is watched. While the API is away the links stay as they are; when it is back, what is there is
+read anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from hawk_agent.errors import HawkAgentError
+from hawk_agent.kube import status as statuses
+from hawk_agent.kube.api import ApiCallError, NodeApi
+from hawk_agent.service.settings import PeerAddress
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from hawk_agent.service.agent import Agent
+
+RENEW_SECONDS: Final = 5.0
+LEASE_SECONDS: Final = 15
+GATHER_SECONDS: Final = 0.2
+"""Changes that come together are written together."""
+FIRST_REST, LONGEST_REST = 0.5, 15.0
+
+log = logging.getLogger(__name__)
+
+
+class Publisher:
+    """Start it after the agent, close it before."""
+
+    def __init__(self, agent: Agent, system_namespace: str) -> None:
+        self._agent = agent
+        self._api = NodeApi(agent.settings.node, system_namespace)
+        self._changed = asyncio.Event()
+        self._written: dict[str, Any] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Begin. The API may be away."""
+        self._agent.on_change = self._changed.set
+        self._changed.set()
+        loops = (("lease", self._renew), ("status", self._publish), ("peers", self._follow))
+        self._tasks = [asyncio.create_task(self._for_ever(name, work)) for name, work in loops]
+
+    async def close(self) -> None:
+        """Stop, and give the Lease up so that nobody waits for it to run out."""
+        self._agent.on_change = lambda: None
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with contextlib.suppress(HawkAgentError):
+            await self._api.beat("", _micro(), 1)
+        await self._api.close()
+
+    async def _for_ever(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        failures = 0
+        while True:
+            try:
+                await work()
+                failures = 0
+            except ApiCallError as error:
+                self._agent.metrics.api_errors.labels(error.call).inc()
+                log.log(logging.WARNING if failures in {0, 5} else logging.DEBUG, "%s", error)
+                await asyncio.sleep(rest(failures, random.random()))  # noqa: S311 -- spread, no secret
+                failures += 1
+            except Exception:
+                log.exception("%s", name)
+                await asyncio.sleep(LONGEST_REST)
+
+    async def _renew(self) -> None:
+        if not self._agent.unhealthy():
+            await self._api.beat(self._agent.identity.epoch, _micro(), LEASE_SECONDS)
+        await asyncio.sleep(RENEW_SECONDS)
+
+    async def _publish(self) -> None:
+        """Write the status if it differs from what was written last."""
+        await self._changed.wait()
+        await asyncio.sleep(GATHER_SECONDS)
+        self._changed.clear()
+        agent = self._agent
+        links = agent.links.facts()
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        before = self._written or {"conditions": []}
+        wanted = statuses.status(agent.identity, agent.address, agent.regions, links)
+        wanted["conditions"] = statuses.conditions(links, before["conditions"], now)
+        if wanted == self._written:
+            return
+        try:
+            if self._written is None:
+                await self._api.ensure()
+            await self._api.publish(wanted)
+        except ApiCallError as error:
+            if error.status == 404:
+                self._written = None
+            self._changed.set()
+            raise
+        self._written = wanted
+        agent.metrics.published.inc()
+
+    async def _follow(self) -> None:
+        """Read the HawkNode, then follow its changes for a while."""
+        try:
+            body = await self._api.get()
+        except ApiCallError as error:
+            if error.status == 404:
+                self._missing()
+            raise
+        self._take(body)
+        async for kind, changed in self._api.watch(body["metadata"]["resourceVersion"]):
+            if kind == "DELETED":
+                self._missing()
+                return
+            self._take(changed)
+
+    def _missing(self) -> None:
+        """Somebody removed the HawkNode: write it again. Links stay until there is another word."""
+        self._written = None
+        self._changed.set()
+
+    def _take(self, body: Mapping[str, Any]) -> None:
+        own = self._agent.settings
+        peers = wanted(body.get("spec") or {}, own.node)
+        self._agent.links.wire((*own.peers, *peers))
+
+
+def wanted(spec: Mapping[str, Any], node: str) -> list[PeerAddress]:
+    """The peers of a HawkNode's spec, without this node itself. Pure."""
+    return [
+        PeerAddress(peer["address"], peer["node"], peer.get("epoch") or "")
+        for peer in spec.get("peers") or ()
+        if peer["node"] != node
+    ]
+
+
+def rest(failures: int, chance: float) -> float:
+    """Seconds until the next try. Pure."""
+    return min(LONGEST_REST, FIRST_REST * 2.0 ** min(failures, 8)) * (0.5 + 0.5 * chance)
+
+
+def _micro() -> str:
+    """Now, as a Lease wants it."""
+    return datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

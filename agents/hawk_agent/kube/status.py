@@ -1,0 +1,100 @@
+"""A HawkNode's status from what the agent holds. Pure, bounded, and the same for the same facts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from hawk_agent.service.links import State
+from hawk_api.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hawk_agent.memory.region import Region
+    from hawk_agent.protocol import peer_pb2
+    from hawk_agent.service.links import Facts
+
+MAX_REGIONS: Final = 64
+MAX_PROBLEMS: Final = 16
+MAX_PEERS: Final = 64
+MESSAGE: Final = 256
+UP: Final = frozenset({State.UP, State.VERIFIED})
+
+Object = dict[str, Any]
+
+
+def status(
+    identity: peer_pb2.Identity, address: str, regions: Iterable[Region], links: Sequence[Facts]
+) -> Object:
+    """The status without its conditions. Rates and times are metrics: nothing here changes by itself."""
+    known = sorted(regions, key=lambda region: (region.pool, region.group, region.worker, region.name))
+    verified = sorted({link.node for link in links if link.state is State.VERIFIED})
+    return {
+        "epoch": identity.epoch,
+        "version": identity.version,
+        "protocol": identity.protocol,
+        "address": address,
+        "hostId": identity.host[:128],
+        "regions": [_region(region, identity.epoch) for region in known if region.pool][:MAX_REGIONS],
+        "regionCount": len(known),
+        "links": {
+            "up": sum(link.state in UP for link in links),
+            "down": sum(link.state not in UP for link in links),
+            "verified": sum(link.state is State.VERIFIED for link in links),
+            "problems": _problems(links),
+        },
+        "rails": [{"name": name, "transport": name} for name in identity.transports],
+        "verifiedPeers": verified[:MAX_PEERS],
+    }
+
+
+def _region(region: Region, epoch: str) -> Object:
+    return {
+        "pool": region.pool,
+        "group": region.group,
+        "worker": region.worker,
+        "name": region.name[:63],
+        "layout": region.layout.fingerprint,
+        "bytes": region.nbytes,
+        "epoch": f"{epoch[-8:]}-{region.identity}",
+    }
+
+
+def _problems(links: Iterable[Facts]) -> list[Object]:
+    """The first problem of each peer, up to the bound."""
+    found: dict[str, Object] = {}
+    for link in links:
+        if link.problem is not None and link.node not in found:
+            message = link.problem.message
+            found[link.node] = {
+                "peer": link.node,
+                "reason": link.problem.reason.value,
+                "message": message if len(message) <= MESSAGE else message[: MESSAGE - 1] + "…",
+            }
+    return [found[node] for node in sorted(found)][:MAX_PROBLEMS]
+
+
+def conditions(links: Sequence[Facts], before: Iterable[Object], now: str) -> list[Object]:
+    """Ready and Wired. A condition whose status stays keeps its time."""
+    since = {(c["type"], c["status"]): c["lastTransitionTime"] for c in before}
+    made = [("Ready", "True", Reason.AS_EXPECTED, "engines and peers are served"), ("Wired", *_wired(links))]
+    return [
+        {
+            "type": kind,
+            "status": state,
+            "reason": reason.value,
+            "message": message,
+            "lastTransitionTime": since.get((kind, state), now),
+        }
+        for kind, state, reason, message in made
+    ]
+
+
+def _wired(links: Sequence[Facts]) -> tuple[str, Reason, str]:
+    verified = sum(link.state is State.VERIFIED for link in links)
+    text = f"{verified} of {len(links)} links are verified"
+    if not links:
+        return "Unknown", Reason.NOT_OBSERVED, "no peers were given yet"
+    if verified == len(links):
+        return "True", Reason.AS_EXPECTED, text
+    return "False", Reason.LINKS_DOWN, text

@@ -45,6 +45,11 @@ class ApiCallError(HawkAgentError):
         self.status = status
 
 
+def _client() -> AsyncClient:
+    """A client by KUBECONFIG or the pod's own token, and without the proxies that the environment names."""
+    return AsyncClient(KubeConfig.from_env(), trust_env=False, field_manager=MANAGER)
+
+
 class NodeApi:
     """Calls about one node. A client that the server no longer knows is made anew, with the token of the
     day."""
@@ -52,7 +57,7 @@ class NodeApi:
     def __init__(self, node: str, system_namespace: str) -> None:
         self._node = node
         self._namespace = system_namespace
-        self._client = AsyncClient(trust_env=False, field_manager=MANAGER)
+        self._client = _client()
 
     async def ensure(self) -> None:
         """Make the HawkNode be there, owned by its Node where there is one."""
@@ -116,7 +121,7 @@ class NodeApi:
             problem = _problem(what, error)
             if problem.status == 401:
                 await self.close()
-                self._client = AsyncClient(trust_env=False, field_manager=MANAGER)
+                self._client = _client()
             raise problem from error
 
     async def close(self) -> None:

@@ -37,8 +37,9 @@
 system:serviceaccount:{{ include "hawk.agentNamespace" . }}:{{ include "hawk.agentAccount" . }}
 {{- end -}}
 
-{{- define "hawk.caSecret" -}}{{ include "hawk.fullname" . }}-agent-ca{{- end -}}
-{{- define "hawk.trustConfigMap" -}}{{ include "hawk.fullname" . }}-agent-trust{{- end -}}
+{{/* Fixed, like the name of the leader's Lease: a namespace holds one operator. */}}
+{{- define "hawk.caSecret" -}}hawk-agent-ca{{- end -}}
+{{- define "hawk.trustConfigMap" -}}hawk-agent-trust{{- end -}}
 
 {{/* "true" where this release manages node agents. */}}
 {{- define "hawk.nodes" -}}
@@ -104,18 +105,28 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 - --metrics-port={{ .Values.operator.metricsPort }}
 - --resync={{ .Values.operator.resyncSeconds }}
+{{- if and (include "hawk.nodes" .) (eq .Values.trust.mode "Kubernetes") }}
+- --agent-namespace={{ include "hawk.agentNamespace" . }}
+- --agent-service-account={{ include "hawk.agentAccount" . }}
+{{- end }}
 {{- with .Values.operator.extraArgs }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{- define "hawk.agentHost" -}}
+{{- contains ":" .Values.agent.bindAddress | ternary (printf "[%s]" .Values.agent.bindAddress) .Values.agent.bindAddress -}}
 {{- end -}}
 
 {{- define "hawk.agentArgs" -}}
 - --node=$(NODE_NAME)
 - --system-namespace={{ .Release.Namespace }}
 - --socket={{ .Values.agent.socketDirectory }}/agent.sock
-- --listen=0.0.0.0:{{ .Values.agent.port }}
-- --advertise=$(POD_IP):{{ .Values.agent.port }}
-- --metrics-port={{ .Values.agent.metricsPort }}
+- --socket-mode={{ .Values.agent.socketMode }}
+- --listen={{ include "hawk.agentHost" . }}:{{ .Values.agent.port }}
+- --data-port={{ .Values.agent.dataPort }}
+- --advertise=$(POD_IP)
+- --metrics={{ include "hawk.agentHost" . }}:{{ .Values.agent.metricsPort }}
 - --kube
 - --identity={{ eq .Values.trust.mode "Kubernetes" | ternary "kubernetes" "files" }}
 - --tls-cert=/var/run/hawk/tls/tls.crt

@@ -232,3 +232,17 @@ def test_every_template_is_rendered_by_some_values(render):
     kinds = {item["kind"] for item in render(f"--set={','.join(values)}")}
 
     assert kinds >= {"ServiceMonitor", "Namespace", "DaemonSet", "Deployment", "Secret", "ConfigMap"}
+
+
+def test_the_agent_accepts_the_arguments_that_the_chart_gives(render):
+    from hawk_agent import main
+
+    given = container(render(), "DaemonSet", "hawk-agent")["args"]
+    given = [word.replace("$(NODE_NAME)", "node-a").replace("$(POD_IP)", "10.0.0.1") for word in given]
+    options = main.parser().parse_args(given)
+    parsed = main.settings(options)
+
+    assert (options.kube, options.identity, options.system_namespace) == (True, "kubernetes", "hawk-system")
+    assert (parsed.node, parsed.advertise, parsed.listen) == ("node-a", "10.0.0.1", "0.0.0.0:7400")
+    assert (parsed.metrics, parsed.data_port) == ("0.0.0.0:9400", 7401)
+    assert str(parsed.socket) == "/run/hawk/agent.sock"

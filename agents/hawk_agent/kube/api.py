@@ -15,7 +15,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import httpx2
-from lightkube import ApiError, AsyncClient
+from lightkube import ApiError, AsyncClient, KubeConfig
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 
 from hawk_agent.errors import HawkAgentError

@@ -15,6 +15,7 @@ from hawk_agent.layouts.compatible import Mismatch, mismatches
 from hawk_agent.layouts.coverage import CoverageError
 from hawk_agent.layouts.engines import engine
 from hawk_agent.layouts.errors import LayoutError
+from hawk_agent.layouts.heads import Exchange, exchanges, held
 from hawk_agent.layouts.layout import Layout
 from hawk_agent.layouts.nest import Nest, compile_nest
 from hawk_agent.layouts.presets import PRESETS, Preset
@@ -22,6 +23,7 @@ from hawk_agent.layouts.presets import PRESETS, Preset
 __all__ = [
     "PRESETS",
     "CoverageError",
+    "Exchange",
     "Layout",
     "LayoutError",
     "Mismatch",
@@ -29,5 +31,7 @@ __all__ = [
     "Preset",
     "compile_nest",
     "engine",
+    "exchanges",
+    "held",
     "mismatches",
 ]

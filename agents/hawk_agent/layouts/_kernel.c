@@ -65,12 +65,16 @@ static const char *check_side(const Program *program, const Side *side, int dest
 {
     __int128 last = destination ? program->destination : program->source;
     __int128 entry = destination ? program->destination_entry : program->source_entry;
+    __int128 bytes = program->run; /* each byte is written once, and read at most once for each table entry */
+    const __int128 most = (__int128)side->size * (destination || side->entries < 1 ? 1 : side->entries);
     for (int i = 0; i < program->loops; i++) {
         const Loop *loop = &program->loop[i];
         last += (__int128)(loop->count - 1) * (destination ? loop->destination : loop->source);
         entry += (__int128)(loop->count - 1) * (destination ? loop->destination_step : loop->source_step);
         if (last > INT64_MAX || entry > INT64_MAX)
             return "program: it reaches beyond any buffer";
+        if ((bytes *= loop->count) > most)
+            return "program: it moves more than its buffer holds";
     }
     if (side->page ? entry >= side->entries : entry > 0)
         return "table: too short for the program";

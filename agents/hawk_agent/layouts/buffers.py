@@ -59,7 +59,7 @@ def as_table(name: str, layout: Layout, blocks: Blocks, *, unique: bool) -> Tabl
         return _NO_TABLE
     if blocks is None:
         raise LayoutError(f"{name}: missing; {str(layout.notation)!r} needs a block table")
-    table = np.array(blocks, dtype=np.int64, copy=True).reshape(-1)
+    table = _whole_numbers(name, blocks)
     first, stop = window(layout)
     if table.size < stop:
         raise LayoutError(f"{name}: {table.size} entries, but {stop} are needed; give a block for each page")
@@ -70,6 +70,16 @@ def as_table(name: str, layout: Layout, blocks: Blocks, *, unique: bool) -> Tabl
     if unique and np.unique(used).size != used.size:
         raise LayoutError(f"{name}: a block stands twice and would be written twice; give each page its own")
     return table
+
+
+def _whole_numbers(name: str, blocks: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Table:
+    try:
+        given = np.array(blocks)
+    except (ValueError, OverflowError, TypeError) as error:
+        raise LayoutError(f"{name}: not a list of block numbers ({error}); give integers") from error
+    if given.size and given.dtype.kind not in "iu":
+        raise LayoutError(f"{name}: not a list of block numbers but of {given.dtype}; give integers")
+    return given.astype(np.int64).reshape(-1)
 
 
 def window(layout: Layout) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""A translation worked out element by element. It shares no code with the product, on purpose.
+"""A translation worked out index by index. It shares no code with the product, on purpose.
 
 An axis word is a letter and an optional level; the value of a level is ``index // below % size`` with
 `below` the product of the finer levels' sizes, and the place of an element is the dot product of its
@@ -6,7 +6,6 @@ digits with strides. That is all it knows.
 """
 
 from dataclasses import dataclass, field
-from itertools import product
 
 import numpy as np
 
@@ -54,21 +53,22 @@ class Side:
     def elements(self) -> int:
         return self.offset + 1 + sum((self.level_size(n) - 1) * step for n, step in self.steps().items())
 
-    def place(self, index: dict[str, int], steps: dict[str, int]) -> int:
-        at = self.offset
-        for word in self.words:
-            name = word.strip("[]")
-            names = self.names(name[0])
-            below = 1
-            for finer in names[: names.index(name)]:
-                below *= self.sizes[finer]
-            value = index[name[0]] // below
-            if name != names[-1]:
-                value %= self.sizes[name]
-            if word.startswith("["):
-                value = self.table[value]
-            at += value * steps[name]
-        return at
+    def places(self, axis: str, indices: range) -> np.ndarray:
+        """What each index of one axis adds to an element's place."""
+        steps, names = self.steps(), self.names(axis)
+        added = np.zeros(len(indices), np.int64)
+        for k, index in enumerate(indices):
+            for name in names:
+                below = 1
+                for finer in names[: names.index(name)]:
+                    below *= self.sizes[finer]
+                value = index // below
+                if name != names[-1]:
+                    value %= self.sizes[name]
+                if f"[{name}]" in self.words:
+                    value = self.table[value]
+                added[k] += value * steps[name]
+        return added
 
     def window(self, axis: str) -> tuple[int, int]:
         return self.windows.get(axis, (0, self.sizes.get(axis, 1)))
@@ -85,18 +85,20 @@ class Side:
 def translate(source: Side, destination: Side, data: np.ndarray, before: np.ndarray) -> np.ndarray:
     """What the destination must hold afterwards; `before` is what it held, sentinels included."""
     after = before.copy()
-    from_steps, to_steps = source.steps(), destination.steps()
-    starts = [(source.window(a)[0], destination.window(a)) for a in AXES]
-    spans = [range(to[0], destination.padded(a)) for a, (_, to) in zip(AXES, starts, strict=True)]
-    if any(source.window(a)[0] == source.window(a)[1] for a in AXES):
+    if any(source.window(axis)[0] == source.window(axis)[1] for axis in AXES):
         return after
-    for there in product(*spans):
-        to = destination.place(dict(zip(AXES, there, strict=True)), to_steps)
-        if all(i < window[1] for i, (_, window) in zip(there, starts, strict=True)):
-            here = {
-                a: first + i - window[0] for a, i, (first, window) in zip(AXES, there, starts, strict=True)
-            }
-            after[to] = data[source.place(here, from_steps)]
-        else:
-            after[to] = 0
+    after[grid(destination, {a: range(destination.window(a)[0], destination.padded(a)) for a in AXES})] = 0
+    here = grid(source, {a: range(*source.window(a)) for a in AXES})
+    there = grid(destination, {a: range(*destination.window(a)) for a in AXES})
+    after[there] = data[here]
     return after
+
+
+def grid(side: Side, indices: dict[str, range]) -> np.ndarray:
+    """The place of every element of a box, as a six-dimensional array."""
+    at = np.full((1,) * 6, side.offset, np.int64)
+    for k, axis in enumerate(AXES):
+        shape = [1] * 6
+        shape[k] = -1
+        at = at + side.places(axis, indices[axis]).reshape(shape)
+    return at

@@ -44,11 +44,11 @@ def run(source: Side, destination: Side, dtype: str, seed: int, stream: bool) ->
             digests.add(nest.digest_source(data, seed, blocks=source.table))
             digests.add(nest.digest_destination(inside, seed, blocks=destination.table))
 
-            assert actual.tolist() == expected.tolist(), name
+            assert np.array_equal(actual, expected), name
     assert len(digests) == 1
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(pair=pairs(), dtype=st.sampled_from(sorted(DTYPES)), seed=st.integers(0, 2**32), stream=st.booleans())
 def test_any_layout_becomes_any_other_with_every_engine(pair, dtype, seed, stream):
     run(*pair, dtype, seed, stream)

@@ -37,8 +37,11 @@ class Entry:
 
 COMMANDS: tuple[Entry, ...] = (
     Entry("validate", "hawk_operator.cli.validate", "validate", "Check manifests without a cluster."),
+    Entry("status", "hawk_operator.cli.status", "status", "Live pools: what is wrong, and what to do."),
     Entry("kv", "hawk_operator.cli.kv", "kv", "Size of a KV cache, and how long it takes to move."),
+    Entry("plan", "hawk_operator.cli.plan", "plan", "Whether a pool's split pays, and what would turn that."),
     Entry("payoff", "hawk_operator.cli.payoff", "app", "The arithmetic of splitting inference."),
+    Entry("simulate", "hawk_operator.cli.simulate", "simulate", "Replay traffic through the decision."),
 )
 """Every command, in the order of the overview. Keep one line an entry."""
 

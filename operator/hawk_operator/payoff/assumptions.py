@@ -11,7 +11,7 @@ from typing import Any
 
 from hawk_operator.sizing import roofline as rates
 
-from . import economics
+from . import checks, economics
 from .scenario import Efficiency, Link, Workload
 
 __all__ = ["Assumption", "Given", "Inputs", "gather"]
@@ -70,9 +70,9 @@ class Default:
 
 
 DEFAULTS: dict[str, Default] = {
-    "requests_per_second": Default(1.0, "1/s", "default, no traffic given"),
-    "prompt_tokens": Default(4096, "tokens", "default, no traffic given"),
-    "output_tokens": Default(512, "tokens", "default, no traffic given"),
+    "requests_per_second": Default(1.0, "1/s", "default"),
+    "prompt_tokens": Default(4096, "tokens", "default: no traffic is given or measured"),
+    "output_tokens": Default(512, "tokens", "default: no traffic is given or measured"),
     "dispersion": Default(1.0, "", "default: Poisson arrivals"),
     "link_bytes_per_second": Default(50e9, "bytes/s", "default: a 400G RoCEv2 port a rail"),
     "prefill_mfu": Default(rates.PREFILL_MFU, "", "published for long prompts: 0.60 to 0.75", 0.5, 0.75),
@@ -101,22 +101,47 @@ class Inputs:
     assumptions: tuple[Assumption, ...]
 
 
-def gather(given: Given, *, rails: int, chunk_layers: int | None) -> Inputs:
-    """Return the inputs of a plan: what is given, the pool's `rails` and `chunk_layers`, and defaults."""
+MAY_BE_ZERO = (
+    "dispersion",
+    "usd_per_kwh",
+    "port_usd",
+    "port_watts",
+    "chunk_overhead_seconds",
+    "registration_seconds",
+    "message_seconds",
+    "role_changes_per_hour",
+)
+SHARES = ("prefill_mfu", "decode_mbu")
+OPTIONS = {
+    "link_bytes_per_second": "--link-gbps",
+    **{
+        name: "--" + name.replace("_", "-")
+        for name in ("requests_per_second", "prompt_tokens", "output_tokens", "dispersion", *SHARES)
+    },
+}
+"""Figures with an option of their own; the others are changed by --assume NAME=VALUE."""
+PLAIN = Given()
+
+
+def gather(given: Given, measured: Given = PLAIN, *, rails: int, chunk_layers: int | None) -> Inputs:
+    """Return the inputs of a plan: what is given, else measured, else the default; all are listed.
+
+    `rails` and `chunk_layers` are the pool's. Raises InputError that names the option of a wrong figure.
+    """
     listed: list[Assumption] = []
 
     def take(name: str) -> float:
-        value, default = getattr(given, name), DEFAULTS[name]
-        option = "--" + name.replace("_", "-")
-        if value is None:
-            listed.append(
-                Assumption(
-                    name, default.value, default.unit, default.source, default.low, default.high, option
-                )
-            )
-            return default.value
-        listed.append(Assumption(name, float(value), default.unit, given.source, option=option))
-        return float(value)
+        default, option = DEFAULTS[name], OPTIONS.get(name, f"--assume {name}=")
+        for source in (given, measured):
+            value: float | None = getattr(source, name)
+            if value is not None:
+                _check(name, option, value)
+                listed.append(Assumption(name, float(value), default.unit, source.source, option=option))
+                return float(value)
+        listed.append(
+            Assumption(name, default.value, default.unit, default.source, default.low, default.high, option)
+        )
+        return default.value
 
     workload = Workload(
         requests_per_second=take("requests_per_second"),
@@ -126,7 +151,7 @@ def gather(given: Given, *, rails: int, chunk_layers: int | None) -> Inputs:
     )
     link = Link(
         bytes_per_second=take("link_bytes_per_second"),
-        rails=given.rails or rails,
+        rails=rails if given.rails is None else checks.whole("--rails", given.rails),
         chunk_layers=chunk_layers,
         overhead_seconds=take("chunk_overhead_seconds"),
         registration_seconds=take("registration_seconds"),
@@ -146,6 +171,15 @@ def gather(given: Given, *, rails: int, chunk_layers: int | None) -> Inputs:
     changes = take("role_changes_per_hour")
     listed += _fixed(link, efficiency, "--rails" if given.rails else "spec.transfer")
     return Inputs(workload, link, efficiency, tariff, changes, tuple(listed))
+
+
+def _check(name: str, option: str, value: float) -> None:
+    if name in SHARES:
+        checks.share(option, value)
+    if name in MAY_BE_ZERO:
+        checks.at_least(option, value)
+    else:
+        checks.positive(option, value)
 
 
 def _fixed(link: Link, efficiency: Efficiency, rails_from: str) -> list[Assumption]:

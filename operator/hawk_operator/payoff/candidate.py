@@ -72,6 +72,8 @@ class Candidate:
     itl_seconds: float | None = None
     tokens_per_second: float | None = None
     """Output tokens of the workload served."""
+    most_tokens_per_second: float | None = None
+    """Output tokens that the same replicas carry within the objectives, where that was computed."""
     watts: float | None = None
     usd_per_hour: float | None = None
     usd_per_million_tokens: float | None = None

@@ -30,6 +30,8 @@ class Mark:
     x: float
     y: float
     horizontal: bool = False
+    offset: tuple[int, int] = (8, 8)
+    """Of the name from the point, in points."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Lines:
     marks: tuple[Mark, ...] = ()
     log_x: bool = False
     log_y: bool = False
+    from_zero: bool = False
+    """Whether the vertical axis begins at 0."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class Bar:
     low: float
     high: float
     note: str = ""
+    kind: int = 0
+    """Its colour: 0 and 1 tell two families apart."""
     muted: bool = False
     """Drawn pale: it misses an objective."""
 

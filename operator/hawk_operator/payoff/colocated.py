@@ -201,7 +201,6 @@ def _candidate(scenario: Scenario, title: str, found: Colocation) -> Candidate:
         ttft=found.ttft_seconds,
         itl=found.itl_seconds,
         problem=why_missed(scenario, found),
-        bottleneck=_bottleneck(scenario, found),
         details={
             "prefill_seconds": mixed.prefill_seconds,
             "step_seconds": mixed.decoding.step_seconds,
@@ -209,13 +208,3 @@ def _candidate(scenario: Scenario, title: str, found: Colocation) -> Candidate:
             "chunk_tokens": float(found.chunk_tokens),
         },
     )
-
-
-def _bottleneck(scenario: Scenario, found: Colocation) -> str:
-    """Return what breaks first with a tenth more traffic."""
-    more = scenario.at(requests_per_second=scenario.workload.requests_per_second * 1.1)
-    loaded = serve(more, found.replica, found.replicas)
-    if loaded is None or loaded.meets:
-        return "replicas come whole: a tenth more traffic still fits"
-    limit = loaded.mixed.decoding.limit
-    return str(limit if limit is not Limit.NONE else Limit.COMPUTE)

@@ -22,6 +22,7 @@ __all__ = ["FORMATS", "as_svg", "write"]
 FORMATS = (".png", ".svg", ".csv")
 INK, PALE, GRID = "#1f2933", "#9aa5b1", "#e4e7eb"
 COLOURS = ("#1f6feb", "#d1632a", "#2a9d5c", "#8957c8", "#b8860b", "#5b6770")
+FAMILIES = (COLOURS[0], COLOURS[5])
 FONTS = ["DejaVu Sans"]
 LABEL: dict[str, Any] = {
     "boxstyle": "square,pad=0.15",
@@ -120,6 +121,8 @@ def _lines(axes: Axes, chart: Lines) -> None:
     if chart.log_y:
         axes.set_yscale("log")
     axes.margins(x=0.0)
+    if chart.from_zero:
+        axes.set_ylim(0, 1.15 * max(max(line.ys) for line in chart.lines))
     for index, (line, y) in enumerate(zip(chart.lines, _spread(axes, chart), strict=True)):
         axes.annotate(
             line.label,
@@ -166,7 +169,7 @@ def _marks(axes: Axes, chart: Lines) -> None:
             axes.annotate(
                 mark.label,
                 (mark.x, mark.y),
-                xytext=(8, 8),
+                xytext=mark.offset,
                 textcoords="offset points",
                 fontsize=9,
                 bbox=LABEL,
@@ -188,7 +191,7 @@ def _plain_ticks(axes: Axes, chart: Lines) -> None:
 def _bars(axes: Axes, chart: Bars) -> None:
     axes.grid(axis="x", color=GRID, linewidth=0.8)
     names = [bar.label for bar in chart.bars]
-    colours = [PALE if bar.muted else COLOURS[0] for bar in chart.bars]
+    colours = [PALE if bar.muted else FAMILIES[bar.kind] for bar in chart.bars]
     axes.barh(names, [bar.value for bar in chart.bars], color=colours, height=0.6)
     for row, bar in enumerate(chart.bars):
         if bar.high > bar.low:
@@ -209,14 +212,17 @@ def _bars(axes: Axes, chart: Bars) -> None:
 def _spans(axes: Axes, chart: Spans) -> None:
     axes.grid(axis="x", color=GRID, linewidth=0.8)
     rows = list(dict.fromkeys(span.row for span in chart.spans))
+    narrow = max(span.end for span in chart.spans) / 150
     for span in chart.spans:
+        # A white edge would eat a span that is a few pixels wide.
+        edge = "white" if span.end - span.start > narrow else COLOURS[span.kind]
         axes.barh(
             span.row,
             span.end - span.start,
             left=span.start,
             height=0.62,
             color=COLOURS[span.kind],
-            edgecolor="white",
+            edgecolor=edge,
             linewidth=0.8,
         )
         if span.label:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from . import checks
 from .afd import attention_ffn
 from .candidate import Candidate, Kind, Standing
+from .capacity import with_capacity
 from .colocated import cheapest_first, colocated
 from .drafted import target_draft
 from .flexible import flexible
@@ -31,6 +32,10 @@ __all__ = ["Answer", "Band", "Outcome", "Verdict", "answer", "candidates", "judg
 
 SPLITS = (Kind.SPLIT, Kind.OFFLOAD, Kind.ATTENTION_FFN, Kind.TARGET_DRAFT)
 """Ways that put unlike devices to work on one request."""
+
+
+CLOSE = 0.02
+"""Relative difference of costs below which no verdict is given."""
 
 
 class Verdict(StrEnum):
@@ -154,6 +159,9 @@ def _by_cost(apart: Candidate, whole: Candidate) -> tuple[Verdict, str]:
             Verdict.UNKNOWN,
             f"the price of {unpriced.unpriced} isn't known; give price and power, or pricePerHour",
         )
+    if abs(costs[0] - costs[1]) < CLOSE * costs[1]:
+        difference = f"less than {CLOSE:.0%} apart"
+        return Verdict.TOO_CLOSE, f"{apart.title} {costs[0]:.3f}, {whole.title} {costs[1]:.3f}: {difference}"
     text = f"{apart.title} {costs[0]:.3f}, {whole.title} {costs[1]:.3f} USD a million tokens"
     return (Verdict.PAYS if costs[0] < costs[1] else Verdict.DOES_NOT_PAY), text
 
@@ -192,7 +200,7 @@ def corners(question: Question) -> list[Scenario]:
 
 def answer(question: Question) -> Answer:
     """Return the plan for a question."""
-    middle = candidates(question.scenario)
+    middle = [with_capacity(one, question.scenario) for one in candidates(question.scenario)]
     outcome = judge(middle)
     elsewhere = [candidates(scenario) for scenario in corners(question)]
     verdicts = {judge(found).verdict for found in elsewhere}

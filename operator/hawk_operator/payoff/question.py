@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hawk_api.v1alpha1 import Precision, Role
 
 from . import checks
-from .assumptions import Assumption, Given, gather
+from .assumptions import PLAIN, Assumption, Given, Inputs, gather
+from .candidate import Standing
 from .scenario import Device, Part, Replica, Scenario, Targets
+from .split import prefill_seconds, split
 from .work import ModelWork
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Question", "ask", "device_of"]
 
+MOST_HALVINGS = 6
 SIXTEEN_BITS = (Precision.FLOAT16, Precision.BFLOAT16)
 
 
@@ -42,17 +45,20 @@ def ask(
     geometry: Geometry,
     classes: Mapping[str, AcceleratorClassSpec],
     given: Given,
+    *,
     drafter: Drafter | None = None,
+    measured: Given = PLAIN,
 ) -> Question:
     """Return the question that a pool asks; raises MissingInputError for a figure that isn't known."""
-    inputs = gather(given, rails=spec.transfer.rails, chunk_layers=spec.transfer.chunk_layers)
     work = ModelWork(geometry, spec.model.kv_dtype, spec.model.weights)
     first, second = _sides(spec)
+    prefill, decode = _part(first, classes, work), _part(second, classes, work)
+    inputs = gather(given, measured, rails=spec.transfer.rails, chunk_layers=spec.transfer.chunk_layers)
     budget = spec.scaling.budget
     scenario = Scenario(
         work=work,
-        prefill=_part(first, classes, work),
-        decode=_part(second, classes, work),
+        prefill=prefill,
+        decode=decode,
         workload=inputs.workload,
         targets=Targets(_target(spec.objectives.ttft), _target(spec.objectives.itl)),
         link=inputs.link,
@@ -64,11 +70,33 @@ def ask(
         drain_seconds=spec.drain.timeout,
         drafter=drafter,
     )
+    if (given.requests_per_second, measured.requests_per_second) == (None, None):
+        scenario, inputs = _with_rate(scenario, inputs)
     listed = [*_model(work), *_devices(scenario), *inputs.assumptions]
     if len(spec.groups) > 2:
         names = f"{first.name} and {second.name} of {len(spec.groups)}"
         listed.append(Assumption("groups", names, "", "the first of each role is priced"))
     return Question(scenario, tuple(listed), splits=first.name != second.name)
+
+
+def _with_rate(scenario: Scenario, inputs: Inputs) -> tuple[Scenario, Inputs]:
+    """Return both with traffic that the declared groups carry about half full, where none is known."""
+    part = scenario.prefill
+    alone = prefill_seconds(scenario, part.replica)
+    full = 0.5 * (part.most or 1) / alone
+    rates = [float(f"{full / 2**halvings:.2g}") for halvings in range(MOST_HALVINGS)]
+    carried = (rate for rate in rates if _carries(scenario.at(requests_per_second=rate)))
+    rate = next(carried, rates[0])
+    source = f"default: {part.most} replicas of group {part.name} at most half full, within all bounds"
+    listed = tuple(
+        replace(one, value=rate, source=source) if one.name == "requests_per_second" else one
+        for one in inputs.assumptions
+    )
+    return scenario.at(requests_per_second=rate), replace(inputs, assumptions=listed)
+
+
+def _carries(scenario: Scenario) -> bool:
+    return split(scenario).standing is Standing.MEETS
 
 
 def _sides(spec: HawkPoolSpec) -> tuple[GroupSpec, GroupSpec]:

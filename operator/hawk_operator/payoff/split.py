@@ -196,7 +196,6 @@ def _priced(scenario: Scenario, title: str, first: Replica, second: Replica, *, 
         ttft=found.ttft_seconds,
         itl=found.decoding.itl_seconds,
         problem=problem,
-        bottleneck=_bottleneck(scenario, first, second, found),
         ports=scenario.link.rails * (found.prefills + found.decodes),
         link_utilisation=found.link_utilisation,
         details=parts_of(found),
@@ -232,20 +231,3 @@ def _load(scenario: Scenario, replica: Replica, found: Sided) -> float:
     slots = scenario.efficiency.most_sequences
     most, _ = most_sequences(room, scenario.work.weight_bytes, state, slots)
     return found.decoding.batch / most if most else 1.0
-
-
-def _bottleneck(scenario: Scenario, first: Replica, second: Replica, found: Sided) -> str:
-    """Return what breaks first with a tenth more traffic."""
-    if found.link_utilisation * 1.1 >= MOST_LINK:
-        return str(Limit.LINK)
-    more = scenario.at(requests_per_second=scenario.workload.requests_per_second * 1.1)
-    loaded = sided(more, first, second)
-    if loaded is None:
-        return str(found.limit)
-    short = loaded.decodes > found.decodes, loaded.prefills > found.prefills
-    if short[0]:
-        limit = decode_side(more, second, found.decodes, found.handover.transfer_seconds).limit
-        return str(limit)
-    if short[1]:
-        return str(Limit.COMPUTE)
-    return "replicas come whole: a tenth more traffic still fits"

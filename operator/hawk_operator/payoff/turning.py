@@ -1,7 +1,7 @@
-"""What would turn the verdict: the nearest value of one input at which it changes.
+"""What would turn the verdict on the declared split: the nearest value of one input at which it changes.
 
-The search walks outwards from the present value by steps of a quarter, up to sixty-four times either way,
-and halves the last step; other inputs stay as they are.
+The search doubles or halves the present value, up to sixty-four times either way, then closes in.
+Other inputs stay as they are, and so do the devices a replica of the best colocation.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import checks
-from .colocated import colocated
+from .candidate import Candidate, Standing
+from .colocated import cheapest_first, colocated
 from .plan import Verdict, judge
 from .split import split
 from .ways import whole_parts
@@ -18,13 +19,13 @@ from .ways import whole_parts
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .scenario import Device, Part, Scenario
+    from .scenario import Part, Scenario
 
-__all__ = ["Turn", "pays", "turning_points", "turns"]
+__all__ = ["Turn", "best_whole", "turning_points", "turns"]
 
-STEP = 1.5
+STEP = 2.0
 FURTHEST = 64.0
-HALVINGS = 6
+HALVINGS = 5
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,6 @@ class Turn:
     present: float
     below: float | None
     above: float | None
-
-
-def pays(scenario: Scenario) -> bool:
-    """Return whether the declared split costs less than the best colocation, both meeting the objectives."""
-    found = [split(scenario), *(colocated(scenario, part) for part in whole_parts(scenario))]
-    return judge(found).verdict is Verdict.PAYS
 
 
 def turns(
@@ -65,7 +60,7 @@ def turns(
 
 def _between(near: float, far: float, at: Callable[[float], bool], now: bool, whole: bool) -> float:
     for _ in range(HALVINGS):
-        middle = (near + far) / 2
+        middle = (near * far) ** 0.5
         if whole:
             middle = float(round(middle))
         if middle in (near, far):
@@ -77,51 +72,62 @@ def _between(near: float, far: float, at: Callable[[float], bool], now: bool, wh
     return far
 
 
+def best_whole(scenario: Scenario) -> Candidate | None:
+    """Return the best colocation on any of the declared devices; None when none takes both roles."""
+    found = [colocated(scenario, part) for part in whole_parts(scenario)]
+    return min(found, key=cheapest_first, default=None)
+
+
 def turning_points(scenario: Scenario) -> list[Turn]:
-    """Return what would turn the verdict on the declared split: link, price, prompt and output length."""
+    """Return what would turn the verdict: link, prompt, output, and the decode device's price."""
+    try:
+        now = best_whole(scenario)
+        part = _as_planned(scenario, now)
+    except checks.MissingInputError:
+        return []
+
+    def pays(trial: Scenario, whole: Candidate | None) -> bool:
+        return judge([split(trial), *([whole] if whole else [])]).verdict is Verdict.PAYS
+
+    def against_new(trial: Scenario) -> bool:
+        fixed = replace(trial, most_devices_per_replica=1)
+        return pays(trial, colocated(fixed, part) if part else None)
 
     def link(value: float) -> bool:
-        return _pays(scenario.at(bytes_per_second=value))
+        return pays(scenario.at(bytes_per_second=value), now)
 
     def prompt(value: float) -> bool:
-        return _pays(scenario.at(prompt_tokens=int(value)))
+        return against_new(scenario.at(prompt_tokens=int(value)))
 
     def output(value: float) -> bool:
-        return _pays(scenario.at(output_tokens=int(value)))
+        return against_new(scenario.at(output_tokens=int(value)))
 
     def price(value: float) -> bool:
-        return _pays(replace(scenario, decode=_priced(scenario.decode, value)))
+        return pays(replace(scenario, decode=_priced(scenario.decode, value)), now)
 
-    workload = scenario.workload
+    workload, rate = scenario.workload, scenario.link.bytes_per_second
+    lengths = float(workload.prompt_tokens), float(workload.output_tokens)
     found = [
-        Turn("link", "bytes/s", scenario.link.bytes_per_second, *turns(scenario.link.bytes_per_second, link)),
-        Turn(
-            "prompt",
-            "tokens",
-            float(workload.prompt_tokens),
-            *turns(workload.prompt_tokens, prompt, whole=True),
-        ),
-        Turn(
-            "output",
-            "tokens",
-            float(workload.output_tokens),
-            *turns(workload.output_tokens, output, whole=True),
-        ),
+        Turn("link", "bytes/s", rate, *turns(rate, link)),
+        Turn("prompt", "tokens", lengths[0], *turns(lengths[0], prompt, whole=True)),
+        Turn("output", "tokens", lengths[1], *turns(lengths[1], output, whole=True)),
     ]
     device = scenario.decode.replica.device
     hourly = device.usd_per_hour(scenario.tariff)
-    if hourly and device.name != scenario.prefill.replica.device.name:
+    if hourly and device.name not in {pool.device for pool in (now.pools if now else ())}:
         found.append(Turn(f"price of {device.name}", "USD/h", hourly, *turns(hourly, price)))
     return found
 
 
-def _pays(scenario: Scenario) -> bool:
-    try:
-        return pays(scenario)
-    except checks.MissingInputError:
-        return False
+def _as_planned(scenario: Scenario, whole: Candidate | None) -> Part | None:
+    """Return the part of the best colocation with the devices a replica that it was planned with."""
+    if whole is None or whole.standing is Standing.UNKNOWN or not whole.pools:
+        return None
+    (pool,) = whole.pools
+    part = next(p for p in whole_parts(scenario) if p.replica.device.name == pool.device)
+    return replace(part, replica=replace(part.replica, devices=pool.devices_per_replica))
 
 
 def _priced(part: Part, usd_per_hour: float) -> Part:
-    device: Device = replace(part.replica.device, price_per_hour_usd=usd_per_hour)
+    device = replace(part.replica.device, price_per_hour_usd=usd_per_hour)
     return replace(part, replica=replace(part.replica, device=device))

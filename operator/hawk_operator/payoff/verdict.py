@@ -15,12 +15,10 @@ from hawk_api.reasons import Reason
 from . import checks
 from .assumptions import Given
 from .candidate import Candidate, Kind, Standing
-from .colocated import cheapest_first, colocated
 from .plan import corners
 from .question import Question, ask
 from .split import split
-from .turning import pays, turns
-from .ways import whole_parts
+from .turning import best_whole, turns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -127,11 +125,8 @@ def _traffic_problem(traffic: Window | Given | None) -> str:
 
 
 def _compare(scenario: Scenario) -> _Compared:
-    whole = [colocated(scenario, part) for part in whole_parts(scenario)]
-    if not whole:
-        none = Candidate(Kind.COLOCATED, "colocated", Standing.MISSES, "no class takes both roles")
-        return _Compared(split(scenario), none)
-    return _Compared(split(scenario), min(whole, key=cheapest_first))
+    none = Candidate(Kind.COLOCATED, "colocated", Standing.MISSES, "no class takes both roles")
+    return _Compared(split(scenario), best_whole(scenario) or none)
 
 
 def _decided(question: Question) -> PaysOff:
@@ -153,7 +148,9 @@ def _for_any_link(question: Question) -> PaysOff:
         return PaysOff(False, Reason.DOES_NOT_PAY_OFF, f"{text}; no link would change that")
     if compared.pays is None:
         return PaysOff(None, Reason.NOT_ENOUGH_KNOWN, _prices_missing(compared))
-    slowest, _ = turns(400e9 / 8, lambda rate: pays(question.scenario.at(bytes_per_second=rate)) is not True)
+    slowest, _ = turns(
+        400e9 / 8, lambda rate: bool(_compare(question.scenario.at(bytes_per_second=rate)).pays)
+    )
     known = f"; at 400 Gb/s the verdict turns at {slowest * 8 / 1e9:.0f} Gb/s" if slowest else ""
     return PaysOff(None, Reason.NOT_ENOUGH_KNOWN, f"link: its rate was never measured{known}")
 

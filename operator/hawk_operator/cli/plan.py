@@ -1,0 +1,265 @@
+"""hawk plan: whether a pool's split pays, beside every other way of serving its traffic."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.console import Group, RenderableType
+
+from hawk_api.models import preset
+from hawk_operator.cli.output import Output, OutputOption, emit, fail, rows
+from hawk_operator.cli.subject import Subject, assumed, changed, from_cluster, from_file
+from hawk_operator.payoff import page as pages
+from hawk_operator.payoff.assumptions import Given
+from hawk_operator.payoff.checks import InputError, share
+from hawk_operator.payoff.draw import write
+from hawk_operator.payoff.plan import Answer
+from hawk_operator.payoff.plan import answer as plan_answer
+from hawk_operator.payoff.plan_pictures import plan_chart
+from hawk_operator.payoff.question import ask
+from hawk_operator.payoff.recommend import Recommendation, recommend
+from hawk_operator.payoff.results import plan_data
+from hawk_operator.payoff.scenario import Drafter
+from hawk_operator.payoff.turning import turning_points
+from hawk_operator.payoff.work import ModelWork
+
+DEFAULTS_SHOWN = ("requests_per_second", "prompt_tokens", "output_tokens", "link_bytes_per_second")
+
+
+def plan(
+    *,
+    filename: Annotated[
+        Path | None,
+        typer.Option(
+            "--filename",
+            "-f",
+            help="A manifest with a HawkPool, and classes if it has its own.",
+            show_default=False,
+        ),
+    ] = None,
+    live: Annotated[
+        str | None,
+        typer.Option(
+            help="A running pool, NAME or NAMESPACE/NAME, with its measured traffic.", show_default=False
+        ),
+    ] = None,
+    requests_per_second: Annotated[
+        float | None, typer.Option(help="Requests a second.", show_default=False)
+    ] = None,
+    prompt_tokens: Annotated[int | None, typer.Option(help="Mean prompt length.", show_default=False)] = None,
+    output_tokens: Annotated[int | None, typer.Option(help="Mean output length.", show_default=False)] = None,
+    dispersion: Annotated[
+        float | None, typer.Option(help="Variance over mean of arrivals.", show_default=False)
+    ] = None,
+    link_gbps: Annotated[
+        float | None, typer.Option(help="Rate of one rail in Gb/s.", show_default=False)
+    ] = None,
+    rails: Annotated[
+        int | None, typer.Option(help="Network ports a request may use.", show_default=False)
+    ] = None,
+    prefill_mfu: Annotated[
+        float | None, typer.Option(help="Share of peak FLOP/s reached.", show_default=False)
+    ] = None,
+    decode_mbu: Annotated[
+        float | None, typer.Option(help="Share of peak bandwidth reached.", show_default=False)
+    ] = None,
+    assume: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=VALUE of any input that --explain lists; repeats.", show_default=False),
+    ] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="CLASS.FIELD=VALUE of an AcceleratorClass; repeats.", show_default=False),
+    ] = None,
+    draft_model: Annotated[
+        str | None, typer.Option(help="Drafter, a model known by name.", show_default=False)
+    ] = None,
+    draft_acceptance: Annotated[
+        float | None, typer.Option(help="Chance that a draft is accepted.", show_default=False)
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print every assumption with its source.")
+    ] = False,
+    manifest: Annotated[
+        bool, typer.Option("--manifest", help="Print the recommended pool, ready to apply.")
+    ] = False,
+    chart: Annotated[str, typer.Option(help="What --plot draws: cost, timeline, roofline or link.")] = "cost",
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Write a figure (.png, .svg, .csv) or the whole plan (.html).", show_default=False),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Rank every way of serving a pool's traffic, say whether the split pays, and what would turn that.
+
+    Traffic and link that aren't given or measured are defaults, listed with the plan.
+    """
+    given = Given(
+        requests_per_second=requests_per_second,
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        dispersion=dispersion,
+        link_bytes_per_second=None if link_gbps is None else link_gbps * 1e9 / 8,
+        rails=rails,
+        prefill_mfu=prefill_mfu,
+        decode_mbu=decode_mbu,
+        source="given on the command line",
+    )
+    try:
+        subject = from_cluster(live) if live else from_file(filename)
+        classes = changed(subject.classes, sets or [])
+        drafter = _drafter(subject, draft_model, draft_acceptance)
+        given = assumed(given, assume or [])
+        question = ask(
+            subject.pool.spec, subject.geometry, classes, given, drafter=drafter, measured=subject.measured
+        )
+        answer = plan_answer(question)
+        data = plan_data(answer, turning_points(question.scenario))
+        advice = recommend(subject.body, answer.ranking)
+        if plot is not None:
+            _plot(plot, chart, subject.name, answer, data)
+    except InputError as error:
+        fail(f"{error.field}: {error.problem}; {error.remedy}")
+    if manifest:
+        _print_manifest(advice)
+        return
+    shown = {"pool": subject.name, **data, "recommendation": _advice(advice)}
+    emit(shown, output, lambda: _report(shown, explain))
+
+
+def _drafter(subject: Subject, model: str | None, acceptance: float | None) -> Drafter | None:
+    if model is None and acceptance is None:
+        return None
+    if model is None or acceptance is None:
+        option = "--draft-model" if model is None else "--draft-acceptance"
+        raise InputError(option, "isn't given", "a drafter needs both --draft-model and --draft-acceptance")
+    try:
+        geometry = preset(model)
+    except ValueError as error:
+        raise InputError("--draft-model", str(error), "hawk kv --list prints the known models") from None
+    work = ModelWork(geometry, subject.pool.spec.model.kv_dtype)
+    return Drafter(work, share("--draft-acceptance", acceptance), 0.0)
+
+
+def _plot(path: Path, chart: str, name: str, answer: Answer, data: dict[str, Any]) -> None:
+    if path.suffix.lower() != ".html":
+        write(plan_chart(chart, answer), path)
+        return
+    try:
+        path.write_text(pages.page(name, answer, data), encoding="utf-8")
+    except OSError as error:
+        raise InputError("--plot", f"{path} can't be written ({error})", "give a path that can be") from error
+
+
+def _advice(advice: Recommendation | None) -> dict[str, Any] | None:
+    if advice is None:
+        return None
+    return {
+        "title": advice.candidate.title,
+        "kind": str(advice.candidate.kind),
+        "changes": list(advice.changes),
+        "manifest": advice.manifest,
+    }
+
+
+def _print_manifest(advice: Recommendation | None) -> None:
+    if advice is None:
+        fail(
+            "plan: nothing that a pool can declare meets the objectives; see the table for what is missed", 1
+        )
+    for change in advice.changes or ("nothing changes",):
+        typer.echo(f"# {change}")
+    typer.echo(yaml.safe_dump(advice.manifest, sort_keys=False), nl=False)
+
+
+def _report(data: dict[str, Any], explain: bool) -> RenderableType:
+    lines: list[RenderableType] = [
+        f"{data['pool']}: splitting {data['verdict']}",
+        data["reason"],
+        "",
+        _candidates(data["candidates"]),
+        "",
+        _turns(data["turning_points"]),
+        "",
+        _recommended(data["recommendation"]),
+    ]
+    if explain:
+        return Group(*lines, "", _explained(data["assumptions"]))
+    return Group(*lines, _assumed(data["assumptions"]))
+
+
+def _candidates(found: list[dict[str, Any]]) -> RenderableType:
+    head = (
+        "way of serving",
+        "replicas",
+        "#TTFT ms",
+        "#ITL ms",
+        "#USD/M tokens",
+        "#J/token",
+        "bottleneck or miss",
+    )
+    lines = (
+        (
+            one["title"],
+            ", ".join(f"{p['replicas']} x {p['devices_per_replica']} {p['role']}" for p in one["pools"]),
+            pages.figure(one["ttft_ms"], 0),
+            pages.figure(one["itl_ms"]),
+            _ranged(one),
+            pages.figure(one["joules_per_token"], 2),
+            one["problem"] or one["bottleneck"],
+        )
+        for one in found
+    )
+    return rows("Ranked, cheapest that meets the objectives first", head, lines)
+
+
+def _ranged(one: dict[str, Any]) -> str:
+    value, low, high = (one[f"usd_per_million_tokens{end}"] for end in ("", "_low", "_high"))
+    if value is None:
+        return "unknown" if one["pools"] else ""
+    return f"{value:,.3f} ({low:,.2f}-{high:,.2f})"
+
+
+def _turns(found: list[dict[str, Any]]) -> RenderableType:
+    def shown(value: float | None) -> str:
+        return "never" if value is None else f"{value:,.4g}"
+
+    lines = (
+        (
+            turn["input"],
+            f"{turn['present']:,.4g} {turn['unit']}",
+            shown(turn["turns_below"]),
+            shown(turn["turns_above"]),
+        )
+        for turn in found
+    )
+    head = ("What turns the verdict on the declared split", "#now", "#below", "#above")
+    return rows(None, head, lines)
+
+
+def _recommended(advice: dict[str, Any] | None) -> str:
+    if advice is None:
+        return "Nothing that a pool can declare meets the objectives."
+    changes = "; ".join(advice["changes"]) or "as declared"
+    return f"Declare: {advice['title']} ({changes}). --manifest prints it."
+
+
+def _assumed(found: list[dict[str, Any]]) -> str:
+    defaults = [one for one in found if one["name"] in DEFAULTS_SHOWN and one["source"].startswith("default")]
+    count = f"{len(found)} inputs; --explain lists them with sources."
+    if not defaults:
+        return count
+    named = ", ".join(f"{one['name']} {one['value']:,.6g} {one['unit']}" for one in defaults)
+    return f"Not given, so by default: {named}. {count}"
+
+
+def _explained(found: list[dict[str, Any]]) -> RenderableType:
+    def value(one: dict[str, Any]) -> str:
+        if isinstance(one["value"], str):
+            return str(one["value"])
+        span = "" if one["low"] is None else f" ({one['low']:g}-{one['high']:g})"
+        return f"{one['value']:,.6g}{span}"
+
+    lines = ((one["name"], value(one), one["unit"], one["source"], one["option"]) for one in found)
+    return rows("What this rests on", ("input", "#value", "unit", "source", "changed by"), lines)

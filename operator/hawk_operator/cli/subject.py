@@ -1,0 +1,164 @@
+"""The pool that a plan is made for: from a manifest, or from a cluster with its measured traffic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from hawk_api import duration
+from hawk_api.catalogue import shipped
+from hawk_api.models import resolve
+from hawk_api.policy import Severity
+from hawk_api.quantity import parse as parse_quantity
+from hawk_api.v1alpha1 import AcceleratorClass, AcceleratorClassSpec, HawkPool
+from hawk_api.validation import validate
+from hawk_operator.cli.validate import load
+from hawk_operator.payoff.assumptions import DEFAULTS, Given
+from hawk_operator.payoff.checks import InputError, positive
+from hawk_operator.payoff.live import given_by_status
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from hawk_api.models import Geometry
+
+__all__ = ["Subject", "assumed", "changed", "from_cluster", "from_file"]
+
+SETTABLE = {
+    "flops": "flops",
+    "memory": "memory",
+    "bandwidth": "bandwidth",
+    "power": "power",
+    "price": "price",
+    "pricePerHour": "price_per_hour",
+    "startup": "startup",
+}
+"""Fields of a class that --set changes, by their names in the API."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A pool as it is written and parsed, with what its plan needs."""
+
+    body: dict[str, Any]
+    pool: HawkPool
+    classes: Mapping[str, AcceleratorClassSpec]
+    geometry: Geometry
+    measured: Given
+
+    @property
+    def name(self) -> str:
+        """The pool's name."""
+        return self.pool.metadata.name
+
+
+def from_file(path: Path | None) -> Subject:
+    """Return the one HawkPool of a manifest; its own AcceleratorClasses and ConfigMaps count."""
+    if path is None:
+        raise InputError(
+            "--filename", "isn't given", "give a manifest with -f, or a running pool with --live"
+        )
+    bodies = [document.body for document in load(path) if isinstance(document.body, dict)]
+    pools = [body for body in bodies if body.get("kind") == "HawkPool"]
+    if len(pools) != 1:
+        raise InputError(
+            "--filename", f"{path} has {len(pools)} HawkPools", "give a manifest with exactly one"
+        )
+    return _subject(pools[0], bodies, Given())
+
+
+def from_cluster(reference: str) -> Subject:
+    """Return a running pool, NAME or NAMESPACE/NAME, with the traffic that its last decision recorded."""
+    # The Kubernetes client is slow to import, and only this needs it.
+    from lightkube.core.exceptions import ConfigError  # noqa: PLC0415
+
+    from hawk_operator.cluster_api import ApiCallError, ClusterApi  # noqa: PLC0415
+    from hawk_operator.resources import CLASS, CONFIG_MAP, POOL  # noqa: PLC0415
+    from hawk_operator.throttle import Gate  # noqa: PLC0415
+
+    namespace, _, name = reference.rpartition("/")
+    namespace = namespace or "default"
+    try:
+        api = ClusterApi.connect(Gate())
+        try:
+            body = api.get(POOL, name, namespace)
+            bodies = list(api.list(CLASS))
+            key = body.get("spec", {}).get("model", {}).get("configMapRef")
+            if key:
+                bodies.append(api.get(CONFIG_MAP, key["name"], namespace) | {"kind": "ConfigMap"})
+        finally:
+            api.close()
+    except (ApiCallError, ConfigError, OSError) as error:
+        raise InputError("--live", f"{reference}: {error}", "check the name and the kubeconfig") from error
+    pool = HawkPool.model_validate(body)
+    return _subject(body, bodies, given_by_status(pool.status))
+
+
+def _subject(body: dict[str, Any], bodies: Sequence[dict[str, Any]], measured: Given) -> Subject:
+    classes = {**shipped(), **_classes(bodies)}
+    maps = {
+        (str(one.get("metadata", {}).get("name")), str(key)): str(text)
+        for one in bodies
+        if one.get("kind") == "ConfigMap"
+        for key, text in (one.get("data") or {}).items()
+    }
+    for violation in validate(body, classes, maps):
+        if violation.severity is Severity.ERROR:
+            raise InputError(violation.field, violation.message, "hawk validate lists all findings")
+    pool = HawkPool.model_validate(body)
+    reference = pool.spec.model.config_map_ref
+    text = maps.get((reference.name, reference.key)) if reference else None
+    try:
+        geometry = resolve(pool.spec.model, text)
+    except ValueError as error:
+        raise InputError("spec.model", str(error), "hawk kv --list prints the known models") from error
+    return Subject(body, pool, classes, geometry, measured)
+
+
+def _classes(bodies: Sequence[dict[str, Any]]) -> dict[str, AcceleratorClassSpec]:
+    made = [
+        AcceleratorClass.model_validate(body)
+        for body in bodies
+        if body.get("kind") == "AcceleratorClass" and not validate(body)
+    ]
+    return {one.metadata.name: one.spec for one in made}
+
+
+def assumed(given: Given, texts: Sequence[str]) -> Given:
+    """Return what is given with NAME=VALUE applied to any other of its inputs."""
+    for text in texts:
+        name, _, value = text.partition("=")
+        if name not in DEFAULTS:
+            raise InputError(
+                "--assume", f"{text} names no input", f"NAME is one of {', '.join(sorted(DEFAULTS))}"
+            )
+        try:
+            number = float(value)
+        except ValueError:
+            raise InputError("--assume", f"{text} has no number", "write NAME=VALUE") from None
+        given = replace(given, **{name: number})  # type: ignore[arg-type]
+    return given
+
+
+def changed(
+    classes: Mapping[str, AcceleratorClassSpec], sets: Sequence[str]
+) -> Mapping[str, AcceleratorClassSpec]:
+    """Return the classes with CLASS.FIELD=VALUE applied; `flops` sets all 16-bit rates."""
+    found = dict(classes)
+    for text in sets:
+        target, _, value = text.partition("=")
+        name, _, field = target.rpartition(".")
+        if name not in found or field not in SETTABLE:
+            fields = ", ".join(SETTABLE)
+            raise InputError(
+                "--set", f"{text} names no class and field", f"write CLASS.FIELD=VALUE, FIELD of {fields}"
+            )
+        try:
+            number: Any = duration.parse(value) if field == "startup" else parse_quantity(value)
+        except ValueError as error:
+            raise InputError("--set", f"{text}: {error}", "write a quantity such as 989T or 32000") from error
+        positive(f"--set {target}", float(number))
+        update = {"float16": number, "bfloat16": number} if field == "flops" else number
+        found[name] = found[name].model_copy(update={SETTABLE[field]: update})
+    return found

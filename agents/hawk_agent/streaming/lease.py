@@ -171,7 +171,8 @@ def tick(lease: Lease, now: float, slack: float = 0.0) -> Lease:
         return end(
             lease, Outcome.TIMED_OUT, f"no sign of life from the other agent for {lease.terms.stall:g} s"
         )
-    last = (lease.complete_at or now) + lease.terms.max_grace + slack
+    assert lease.complete_at is not None, "a complete lease knows since when"
+    last = lease.complete_at + lease.terms.max_grace + slack
     if now >= last:
         return end(lease, Outcome.EXPIRED, f"no acknowledgement within maxGrace, {lease.terms.max_grace:g} s")
     return lease

@@ -1,0 +1,126 @@
+"""Agents as processes against the real API server: their HawkNodes, Leases, and the peers they are given."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hawk_api.v1alpha1 import HawkNode
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cluster.cluster import Cluster
+    from tests.cluster.fixtures import AddNode
+    from tests.cluster.supervisor import Process, Supervisor
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def agent(cluster: Cluster, crds: list[str], processes: Supervisor, namespace: str) -> Callable[[str], Process]:  # noqa: ARG001
+    """Starts an agent process of a node."""
+
+    def start(node: str, suffix: str = "") -> Process:
+        command = [sys.executable, "-m", "hawk_agent.main", "--node", node, "--insecure", "--kube"]
+        command += ["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--system-namespace", namespace]
+        command += ["--socket", str(processes.folder / f"{node}{suffix}.sock")]
+        return processes.spawn(command, name=f"{node}{suffix}", env={"KUBECONFIG": str(cluster.kubeconfig)})
+
+    return start
+
+
+def _status(cluster: Cluster, node: str) -> dict[str, Any]:
+    return cluster.get("hawknode", node)["status"]
+
+
+def _published(cluster: Cluster, node: str, but: str = "") -> dict[str, Any]:
+    def probe() -> dict[str, Any]:
+        status = _status(cluster, node)
+        assert status["epoch"] != but
+        return status
+
+    return until(probe, what=f"HawkNode {node}", ignore=(AssertionError, Exception))
+
+
+def _wire(cluster: Cluster, one: str, other: str) -> None:
+    status = _status(cluster, other)
+    peer = {"node": other, "address": status["address"], "epoch": status["epoch"]}
+    cluster.apply(
+        {
+            "apiVersion": "hawkpool.dev/v1alpha1",
+            "kind": "HawkNode",
+            "metadata": {"name": one},
+            "spec": {"expectedEpoch": _status(cluster, one)["epoch"], "peers": [peer]},
+        }
+    )
+
+
+def _verified(cluster: Cluster, one: str, other: str) -> None:
+    until(lambda: _status(cluster, one).get("verifiedPeers") == [other], what=f"{one} to {other} verified")
+
+
+def test_agents_publish_themselves_and_prove_the_links_they_are_given(
+    cluster: Cluster, agent: Callable[..., Process], fake_node: AddNode, namespace: str
+) -> None:
+    gpu, npu = fake_node(), fake_node()
+    agent(gpu)
+    first = agent(npu)
+    statuses = {node: _published(cluster, node) for node in (gpu, npu)}
+    _wire(cluster, gpu, npu)
+    _wire(cluster, npu, gpu)
+    _verified(cluster, gpu, npu)
+    _verified(cluster, npu, gpu)
+
+    body = cluster.get("hawknode", gpu)
+    node = HawkNode.model_validate(body)
+    owner = body["metadata"]["ownerReferences"][0]
+    lease = cluster.get("lease", gpu, "-n", namespace)["spec"]
+    assert (owner["kind"], owner["name"]) == ("Node", gpu)
+    assert node.status.links.verified == 1
+    assert lease["holderIdentity"] == node.status.epoch == statuses[gpu]["epoch"]
+
+    # Nothing changes: nothing is written.
+    mark = cluster.audit_mark()
+    until(
+        lambda: cluster.get("lease", gpu, "-n", namespace)["spec"]["renewTime"] != lease["renewTime"],
+        what="a renewal",
+    )
+    writes = [
+        event
+        for event in cluster.audit_events(mark)
+        if event["verb"] in {"patch", "update", "create"} and event["objectRef"].get("resource") == "hawknodes"
+    ]
+    assert writes == []
+
+    # A restart at another address: the survivor says so, and is wired again without being touched.
+    first.kill()
+
+    until(lambda: [p["peer"] for p in _status(cluster, gpu)["links"]["problems"]] == [npu], what="the loss")
+    agent(npu, "again")
+    _published(cluster, npu, but=statuses[npu]["epoch"])
+    _wire(cluster, gpu, npu)
+    _verified(cluster, gpu, npu)
+    assert _status(cluster, gpu)["epoch"] == statuses[gpu]["epoch"]
+
+
+def test_a_removed_hawknode_comes_back_and_a_stop_gives_the_lease_up(
+    cluster: Cluster, agent: Callable[..., Process], fake_node: AddNode, namespace: str
+) -> None:
+    node = fake_node()
+    process = agent(node)
+    before = _published(cluster, node)
+    uid = cluster.get("hawknode", node)["metadata"]["uid"]
+    cluster.kubectl("delete", "hawknode", node)
+    until(
+        lambda: cluster.get("hawknode", node)["metadata"]["uid"] != uid,
+        what="the HawkNode again",
+        ignore=(AssertionError, Exception),
+    )
+    assert _published(cluster, node)["epoch"] == before["epoch"]
+
+    assert process.stop() == 0
+    assert "holderIdentity" not in cluster.get("lease", node, "-n", namespace)["spec"]

@@ -1,0 +1,163 @@
+"""The lease as a state machine: whatever happens, in whatever order, one outcome, and blocks only after access."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from hawk_agent.errors import BadRequestError
+from hawk_agent.streaming import lease as leases
+from hawk_agent.streaming.lease import State, Terms
+from hawk_agent.streaming.outcome import Outcome, from_wire
+
+FAILURES = [outcome for outcome in Outcome if outcome is not Outcome.SUCCESS]
+
+
+class LeaseMachine(RuleBasedStateMachine):
+    """Any events in any order, compared with what a careful reader of the rules would keep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.terms = Terms(grant=5, stall=2, grace=0.5, max_grace=3)
+        self.lease = leases.grant(self.terms, self.now)
+        self.writer = False
+        self.complete = False
+        self.outcome: Outcome | None = None
+
+    @rule(seconds=st.floats(0, 4))
+    def time_goes_by(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule()
+    def begin(self) -> None:
+        if self.lease.state is State.GRANTED:
+            self.lease = leases.begin(self.lease, self.now)
+            self.writer = True
+        else:
+            with pytest.raises(BadRequestError):
+                leases.begin(self.lease, self.now)
+
+    @rule()
+    def beat(self) -> None:
+        self.lease = leases.beat(self.lease, self.now)
+
+    @rule()
+    def finish(self) -> None:
+        if self.lease.state is State.WRITING:
+            self.writer, self.complete = False, True
+        self.lease = leases.finish(self.lease, self.now)
+
+    @rule()
+    def acknowledge(self) -> None:
+        if self.lease.state in {State.COMPLETE, State.ACKNOWLEDGED}:
+            self.lease = leases.acknowledge(self.lease)
+            self.outcome = Outcome.SUCCESS
+        else:
+            with pytest.raises(BadRequestError):
+                leases.acknowledge(self.lease)
+
+    @rule(outcome=st.sampled_from(FAILURES))
+    def end(self, outcome: Outcome) -> None:
+        self.lease = leases.end(self.lease, outcome)
+        self.outcome = self.outcome or outcome
+
+    @rule()
+    def extend(self) -> None:
+        self.lease = leases.extend(self.lease, self.now)
+        self.outcome = self.outcome or self.lease.outcome
+
+    @rule()
+    def tick(self) -> None:
+        self.lease = leases.tick(self.lease, self.now)
+        self.outcome = self.outcome or self.lease.outcome
+
+    @precondition(lambda self: self.lease.state.ended)
+    @rule()
+    def writer_stops(self) -> None:
+        self.lease = leases.access_ended(self.lease)
+        self.writer = False
+
+    @invariant()
+    def one_outcome(self) -> None:
+        assert self.lease.outcome is self.outcome
+        assert self.lease.state.ended == (self.outcome is not None)
+
+    @invariant()
+    def success_only_after_every_byte(self) -> None:
+        assert self.outcome is not Outcome.SUCCESS or self.complete
+
+    @invariant()
+    def blocks_are_reused_only_after_access_has_ended(self) -> None:
+        assert self.lease.reusable == (self.outcome is not None and not self.writer)
+
+    @invariant()
+    def grace_has_an_end(self) -> None:
+        if self.lease.state is State.COMPLETE:
+            assert self.lease.complete_at is not None
+            assert self.lease.deadline <= self.lease.complete_at + self.terms.max_grace + 1e-9
+
+
+TestLease = LeaseMachine.TestCase
+
+
+def test_no_outcome_but_success_is_success() -> None:
+    assert [outcome for outcome in Outcome if outcome.ok] == [Outcome.SUCCESS]
+    assert all(outcome.meaning for outcome in Outcome)
+    assert not Outcome.SUCCESS.may_resend
+
+
+@given(number=st.integers(-5, 200))
+def test_a_number_that_nobody_knows_is_never_a_success(number: int) -> None:
+    assert from_wire(number).ok == (number == Outcome.SUCCESS)
+
+
+@pytest.mark.parametrize("outcome", FAILURES)
+@pytest.mark.parametrize("state", [State.GRANTED, State.WRITING, State.COMPLETE])
+def test_every_failure_ends_a_lease_for_good(outcome: Outcome, state: State) -> None:
+    lease = leases.grant(Terms(), 0.0)
+    if state is not State.GRANTED:
+        lease = leases.begin(lease, 0.0)
+    if state is State.COMPLETE:
+        lease = leases.finish(lease, 0.0)
+    ended = leases.end(lease, outcome)
+
+    assert ended.outcome is outcome
+    assert ended.state not in {State.ACKNOWLEDGED, State.COMPLETE}
+    assert leases.finish(ended, 1.0) == ended
+    with pytest.raises(BadRequestError, match="can't be acknowledged"):
+        leases.acknowledge(ended)
+
+
+def test_a_success_can_not_be_claimed_by_an_end() -> None:
+    with pytest.raises(ValueError, match="by acknowledgement only"):
+        leases.end(leases.grant(Terms(), 0.0), Outcome.SUCCESS)
+
+
+def test_what_time_alone_ends_says_which_limit_it_was() -> None:
+    granted = leases.grant(Terms(grant=5), 0.0)
+    writing = leases.begin(granted, 0.0)
+    complete = leases.finish(writing, 0.0)
+
+    assert leases.tick(granted, 5.0).outcome is Outcome.EXPIRED
+    assert leases.tick(writing, 10.0).outcome is Outcome.TIMED_OUT
+    assert leases.tick(leases.beat(writing, 9.0), 10.0).outcome is None
+    assert leases.tick(complete, 29.9).outcome is None
+    assert "maxGrace, 30 s" in leases.tick(complete, 30.0).message
+
+
+def test_graces_are_counted_and_end_at_the_maximum() -> None:
+    lease = leases.finish(leases.begin(leases.grant(Terms(grace=1, max_grace=2.5), 0.0), 0.0), 0.0)
+    extensions = []
+    for now in (1.0, 2.0, 2.5):
+        lease = leases.extend(lease, now)
+        extensions.append((lease.extensions, lease.outcome))
+
+    assert extensions == [(1, None), (2, None), (2, Outcome.EXPIRED)]
+
+
+def test_a_grace_longer_than_its_maximum_is_refused_with_both() -> None:
+    with pytest.raises(BadRequestError, match=r"grace 5 s .* maxGrace, 2 s"):
+        Terms(grace=5, max_grace=2)

@@ -100,6 +100,11 @@ class ClusterApi:
             may_write,
         )
 
+    @property
+    def namespace(self) -> str:
+        """The namespace of the kubeconfig's context."""
+        return str(self._client.namespace or "default")
+
     def close(self) -> None:
         """Close the connections."""
         self._client.close()

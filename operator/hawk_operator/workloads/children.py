@@ -218,7 +218,7 @@ def _missing_items(wanted: list[Any], live: object, path: str) -> str:
 
 
 def _same(wanted: object, live: object) -> bool:
-    if wanted == live:
+    if wanted == live and isinstance(wanted, bool) == isinstance(live, bool):
         return True
     if wanted in ("", False, 0) and live is None:
         return True  # the API leaves empty values out

@@ -1,0 +1,161 @@
+"""What is rendered for a group, and when it counts as different from what is there."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hawk_api.catalogue import shipped
+from hawk_operator.workloads.children import (
+    TemplateError,
+    differs,
+    group_labels,
+    missing,
+    name_of,
+    render,
+)
+
+from .build import group_spec, pool
+
+H100 = shipped()["h100-sxm5"]
+
+
+def rendered(**more: Any) -> dict[str, Any]:
+    made = pool(group_spec("both", "Both", acceleratorClass="h100-sxm5", **more))
+    return render(made, made.spec.groups[0], H100, 3)
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+def test_no_device_is_spare_for_a_surge(replicas):
+    made = pool(group_spec("both", "Both", acceleratorClass="h100-sxm5"))
+    found = render(made, made.spec.groups[0], H100, replicas)
+
+    assert found["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+    assert found["spec"]["replicas"] == replicas
+
+
+def test_a_user_may_choose_the_rollout():
+    found = rendered(rollout={"maxSurge": "25%", "maxUnavailable": 0})
+
+    assert found["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": "25%", "maxUnavailable": 0}
+
+
+def test_the_first_container_gets_the_devices_unless_the_template_places_them():
+    containers = rendered(acceleratorsPerReplica=4)["spec"]["template"]["spec"]["containers"]
+    assert containers[0]["resources"]["limits"] == {"nvidia.com/gpu": "4"}
+
+    second = [
+        {"name": "proxy", "image": "x"},
+        {"name": "engine", "image": "y", "resources": {"limits": {"nvidia.com/gpu": 4}}},
+    ]
+    placed = rendered(acceleratorsPerReplica=4, template={"spec": {"containers": second}})
+    assert placed["spec"]["template"]["spec"]["containers"] == second
+
+
+@pytest.mark.parametrize("amount", ["2", "500m", "many", -1])
+def test_devices_that_contradict_the_group_are_refused_by_name(amount):
+    container = {"name": "engine", "image": "y", "resources": {"limits": {"nvidia.com/gpu": amount}}}
+    with pytest.raises(TemplateError) as caught:
+        rendered(template={"spec": {"containers": [container]}})
+
+    assert "nvidia.com/gpu" in str(caught.value)
+    assert "groups[both].template" in caught.value.field
+
+
+def test_claimed_devices_are_not_counted_as_well():
+    template = {
+        "spec": {"containers": [{"name": "engine", "image": "y"}], "resourceClaims": [{"name": "gpu"}]}
+    }
+    [container] = rendered(template=template)["spec"]["template"]["spec"]["containers"]
+
+    assert "resources" not in container
+
+
+def test_rendering_leaves_the_pool_as_it_was():
+    made = pool(group_spec("both", "Both", acceleratorClass="h100-sxm5"))
+    before = copy.deepcopy(made.spec.groups[0].template)
+    render(made, made.spec.groups[0], H100, 1)
+
+    assert made.spec.groups[0].template == before
+
+
+def test_marks_identify_and_own():
+    found = rendered(
+        template={"metadata": {"labels": {"team": "a"}}, "spec": {"containers": [{"name": "e"}]}}
+    )
+    pod_labels = found["spec"]["template"]["metadata"]["labels"]
+
+    assert found["spec"]["selector"]["matchLabels"].items() <= pod_labels.items()
+    assert pod_labels["team"] == "a"
+    assert pod_labels["hawkpool.dev/role"] == "Both"
+    [owner] = found["metadata"]["ownerReferences"]
+    assert (owner["uid"], owner["controller"], owner["blockOwnerDeletion"]) == ("u-1", True, False)
+
+
+@given(st.text("abc-.", min_size=1, max_size=253), st.text("abc-", min_size=1, max_size=63))
+def test_names_and_labels_fit_whatever_the_pool_is_called(pool_name, group_name):
+    assert len(name_of(pool_name, group_name)) <= 52
+    assert all(len(value) <= 63 for value in group_labels(pool_name, group_name).values())
+
+
+def test_only_what_is_ours_and_different_is_applied():
+    wanted = rendered()
+    live = copy.deepcopy(wanted)
+    live["spec"]["progressDeadlineSeconds"] = 600
+    live["spec"]["template"]["spec"]["containers"][0]["terminationMessagePath"] = "/dev/termination-log"
+    live["spec"]["template"]["spec"]["containers"].insert(0, {"name": "sidecar"})
+    assert differs(wanted, live) == ""
+
+    live["spec"]["replicas"] = 9
+    assert differs(wanted, live) == "spec.replicas"
+    live["spec"]["replicas"] = 3
+    live["spec"]["template"]["spec"]["containers"][1]["image"] = "other"
+    assert differs(wanted, live) == "spec.template.spec.containers[engine].image"
+
+
+def test_a_field_that_left_the_template_is_a_difference():
+    before, after = rendered(), rendered(template={"spec": {"containers": [{"name": "engine"}]}})
+
+    assert differs(after, before).startswith("metadata.annotations")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "live", "where"),
+    [
+        ({"cpu": "1000m"}, {"cpu": "1"}, ""),
+        ({"cpu": "1000m"}, {"cpu": "2"}, "cpu"),
+        ({"memory": "1Gi"}, {"memory": "1024Mi"}, ""),
+        ({"n": 1}, {"n": True}, "n"),
+        ({"flag": False}, {}, ""),
+        ({"flag": True}, {}, "flag"),
+        ({"a": {}}, {}, ""),
+        ({"a": None}, {}, ""),
+        ({"list": [1, 2]}, {"list": [1, 3]}, "list[1]"),
+        ({"list": [1, 2]}, {"list": [1, 2, 3]}, "list"),
+        ({"list": [1]}, {}, "list"),
+        ({"env": [{"name": "b", "value": "2"}]}, {"env": [{"name": "a"}, {"name": "b", "value": "2"}]}, ""),
+        ({"env": [{"name": "b", "value": "2"}]}, {"env": [{"name": "a"}]}, "env[b]"),
+        ({"a": {"b": 1}}, {"a": "text"}, "a"),
+    ],
+)
+def test_missing(wanted, live, where):
+    assert missing(wanted, live) == where
+
+
+JSON = st.recursive(
+    st.text(max_size=3) | st.integers(-3, 3) | st.booleans(),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", min_size=1), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text("abc", min_size=1), JSON, max_size=3), JSON)
+def test_a_thing_has_all_of_itself_and_more_changes_nothing(thing, more):
+    assert missing(thing, thing) == ""
+    assert missing(thing, {**thing, "zzz": more}) == ""

@@ -1,0 +1,96 @@
+"""Who goes, when, and what is waited for."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hawk_api.reasons import Reason
+from hawk_operator.workloads.drain import COST, Work, plan
+
+from .build import pod
+
+IDLE = Work({}, 100.0, frozenset(), frozenset({"n1"}))
+
+
+def names(pods) -> list[str]:
+    return [item.name for item in pods]
+
+
+def test_what_does_no_work_goes_first():
+    pods = [
+        pod("busy", created=5.0),
+        pod("free", created=1.0),
+        pod("unready", ready=False),
+        pod("pending", node="", ready=False, unschedulable="no GPU"),
+        pod("agentless", node="n9"),
+    ]
+    work = Work({"busy": 3.0, "free": 0.0}, 100.0, frozenset(), frozenset({"n1"}))
+    order = [names(plan(pods, goal, work, 60, 100.0).mark) for goal in (4, 3, 2, 1, 0)]
+
+    assert order[-1] == ["pending", "unready", "agentless", "free", "busy"]
+    assert order[0] == ["pending"]
+
+
+def test_a_worker_with_requests_is_waited_for_until_a_later_look_finds_none():
+    worker = pod("w", drain_since=50.0, deletion_cost=COST)
+    busy = plan([worker], 0, Work({"w": 2.0}, 60.0, frozenset(), frozenset({"n1"})), 300, 60.0)
+    [waiting] = busy.waiting
+    assert (waiting.reason, waiting.until) == (Reason.WAITING_FOR_REQUESTS, 350.0)
+    assert busy.floor(1) == 1
+    assert busy.mark == ()
+
+    stale = plan([worker], 0, Work({"w": 0.0}, 50.0, frozenset(), frozenset({"n1"})), 300, 60.0)
+    assert stale.waiting, "a look from before the mark doesn't tell"
+    done = plan([worker], 0, Work({"w": 0.0}, 51.0, frozenset(), frozenset({"n1"})), 300, 60.0)
+    assert names(done.empty) == ["w"]
+    assert done.floor(1) == 0
+
+
+def test_registered_memory_without_gauges_is_waited_for_until_the_time_out():
+    worker = pod("w", drain_since=50.0, deletion_cost=COST)
+    work = Work({}, 60.0, frozenset({"n1"}), frozenset({"n1"}))
+    waits = plan([worker], 0, work, 300, 349.0)
+    assert waits.waiting[0].reason is Reason.WAITING_FOR_LEASES
+    over = plan([worker], 0, work, 300, 350.0)
+    assert names(over.timed_out) == names(over.empty) == ["w"]
+    assert over.waiting == ()
+
+
+def test_demand_that_returns_ends_the_drain():
+    worker = pod("w", drain_since=50.0, deletion_cost=COST)
+    back = plan([worker], 1, IDLE, 300, 60.0)
+
+    assert names(back.unmark) == ["w"]
+    assert back.mark == back.empty == back.waiting == ()
+
+
+def test_a_worker_that_drains_already_stays_the_one_that_goes():
+    pods = [pod("a"), pod("b", drain_since=50.0, deletion_cost=COST), pod("c", created=99.0)]
+
+    assert names(plan(pods, 2, IDLE, 300, 60.0).empty) == ["b"]
+
+
+NAMES = ["a", "b", "c", "d", "e", "f"]
+STATES = st.tuples(st.booleans(), st.sampled_from(["", "n1", "n2"]), st.none() | st.integers(0, 100))
+
+
+@given(
+    st.lists(STATES, max_size=len(NAMES)),
+    st.integers(0, 9),
+    st.dictionaries(st.sampled_from(NAMES), st.integers(0, 2)),
+)
+def test_never_more_go_than_are_too_many(states, goal, requests):
+    pods = [
+        pod(name, node, ready=ready, drain_since=since)
+        for name, (ready, node, since) in zip(NAMES, states, strict=False)
+    ]
+    work = Work(requests, 100.0, frozenset({"n1"}), frozenset({"n1", "n2"}))
+    found = plan(pods, goal, work, 60, 120.0)
+    too_many = max(0, len(pods) - goal)
+
+    assert len(found.empty) + len(found.waiting) == too_many
+    assert found.floor(len(pods)) >= min(goal, len(pods))
+    assert not {item.uid for item in found.unmark} & {item.uid for item in (*found.mark, *found.empty)}
+    for item in found.empty:
+        assert not item.ready or requests.get(item.name, 0) == 0 or item in found.timed_out

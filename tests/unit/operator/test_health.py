@@ -1,0 +1,70 @@
+"""Health is what was achieved, not that something answers."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from dataclasses import replace
+
+import pytest
+
+from hawk_operator.health import Activity, HealthServer, Progress, Verdict, alive, ready
+
+GOOD = Progress(leading=True, lost=False, lease_age=1, list_age=1, reconcile_age=1, pools=3)
+
+
+@pytest.mark.parametrize(
+    ("change", "is_alive", "is_ready"),
+    [
+        ({}, True, True),
+        ({"list_age": 301}, False, False),
+        ({"list_age": 100}, True, False),
+        ({"reconcile_age": 301}, False, False),
+        ({"reconcile_age": 301, "pools": 0}, True, True),
+        ({"throttled_for": 4}, True, False),
+        ({"lost": True}, False, False),
+        ({"leading": False, "list_age": 9999, "reconcile_age": 9999}, True, True),
+        ({"leading": False, "lease_age": 301}, False, False),
+    ],
+)
+def test_verdicts(change, is_alive, is_ready):
+    progress = replace(GOOD, **change)
+
+    assert alive(progress, 300).ok is is_alive
+    assert ready(progress, 90).ok is is_ready
+
+
+def test_activity_tells_ages():
+    now = [0.0]
+    activity = Activity(lambda: now[0])
+    now[0] = 10.0
+    activity.listed(7)
+    now[0] = 12.0
+    found = activity.progress(leading=True, lost=False, lease_age=0, throttled_for=0)
+
+    assert (found.list_age, found.reconcile_age, found.pools) == (2.0, 12.0, 7)
+
+
+def test_the_port_answers_by_its_checks():
+    state = {"ok": True}
+    server = HealthServer(
+        "127.0.0.1", 0, {"/healthz": lambda: Verdict(state["ok"], "because")}, lambda: b"metric 1\n"
+    )
+    server.start()
+    try:
+
+        def ask(path: str) -> tuple[int, str]:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=5) as response:
+                    return response.status, response.read().decode()
+            except urllib.error.HTTPError as error:
+                with error:
+                    return error.code, error.read().decode()
+
+        assert ask("/healthz") == (200, "because\n")
+        state["ok"] = False
+        assert ask("/healthz?verbose") == (503, "because\n")
+        assert ask("/metrics") == (200, "metric 1\n")
+        assert ask("/other")[0] == 404
+    finally:
+        server.stop()

@@ -1,0 +1,229 @@
+"""Peers: pairs with two ends, bounded, steady, and proved by both sides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hawk_api.reasons import Reason
+from hawk_operator.reconcile.wiring import sides
+from hawk_operator.wiring import liveness
+from hawk_operator.wiring.links import judge
+from hawk_operator.wiring.peers import Sides, Wiring, agent_of, outdated, spec_of, wire
+from hawk_operator.wiring.place import sides_of
+
+from .build import agent, pool
+
+NODES = [f"n{index}" for index in range(10)]
+SIDES = st.builds(
+    lambda left, right: Sides(frozenset(left), frozenset(right)),
+    st.sets(st.sampled_from(NODES)),
+    st.sets(st.sampled_from(NODES)),
+)
+AGENTS = {name: agent(name) for name in NODES}
+
+
+@given(st.lists(SIDES, max_size=4), st.integers(1, 5))
+def test_links_have_two_ends_and_bounds_hold(pools, limit):
+    found = wire(pools, AGENTS, limit)
+    wanted = {pair for side in pools for pair in side.pairs()}
+
+    for name, peers in found.peers.items():
+        assert len(peers) <= limit
+        assert list(peers) == sorted(set(peers))
+        for other in peers:
+            assert name in found.peers[other]
+            assert (min(name, other), max(name, other)) in wanted
+    chosen = {(a, b) for a, peers in found.peers.items() for b in peers if a < b}
+    assert chosen | set(found.refused) == wanted
+    assert wire(reversed(pools), dict(reversed(AGENTS.items())), limit) == found
+
+
+def test_near_agents_come_first():
+    agents = {
+        "a": agent("a", zone="z1", host="h1"),
+        "far": agent("far", zone="z2"),
+        "near": agent("near", zone="z1"),
+        "same": agent("same", zone="z2", host="h1"),
+    }
+    side = Sides(frozenset({"a"}), frozenset({"far", "near", "same"}))
+
+    assert wire([side], agents, 1).peers["a"] == ("same",)
+    assert wire([side], agents, 2).peers["a"] == ("near", "same")
+
+
+def test_one_address_belongs_to_one_agent():
+    agents = {name: agent(name, address="10.0.0.1:7443") for name in ("a", "b")} | {"c": agent("c")}
+    side = Sides(frozenset({"c"}), frozenset({"a", "b"}))
+    both = wire([side], agents)
+    assert both.peers == {}
+    assert {reason for reason, _ in both.refused.values()} == {Reason.PEER_REFUSED}
+
+    agents["b"] = replace(agents["b"], live=False)
+    assert wire([side], agents).peers == {"a": ("c",), "c": ("a",)}
+
+
+def test_two_protocols_are_not_linked_and_both_are_named():
+    agents = {"a": agent("a", protocol=1), "b": agent("b", protocol=2)}
+    found = wire([Sides(frozenset("a"), frozenset("b"))], agents)
+
+    reason, message = found.refused["a", "b"]
+    assert reason is Reason.AGENT_INCOMPATIBLE
+    assert "1" in message
+    assert "2" in message
+
+
+def test_an_agent_that_dies_keeps_its_place_and_one_that_returns_has_a_new_epoch():
+    agents = {name: agent(name) for name in "ab"}
+    side = Sides(frozenset("a"), frozenset("b"))
+    before = spec_of(agents["a"], wire([side], agents).peers["a"], agents)
+    agents["b"] = replace(agents["b"], live=False)
+    assert spec_of(agents["a"], wire([side], agents).peers["a"], agents) == before
+
+    agents["b"] = agent("b", epoch="b-2")
+    after = spec_of(agents["a"], wire([side], agents).peers["a"], agents)
+    assert after["peers"] == [{"node": "b", "address": "b:7443", "epoch": "b-2"}]
+    written = replace(agents["a"], peers=(("b", "b:7443", "b-1"),), expected="a-1")
+    assert outdated(written, after)
+    assert not outdated(replace(written, peers=(("b", "b:7443", "b-2"),)), after)
+    assert not outdated(agent("idle"), spec_of(agent("idle"), (), {}))
+
+
+def linked(left: str, right: str, **more):
+    """Two agents whose specs and proofs agree."""
+    agents = {}
+    for one, other in ((left, right), (right, left)):
+        agents[one] = agent(
+            one,
+            peers=((other, f"{other}:7443", f"{other}-1"),),
+            verified=frozenset({other}),
+            **more.get(one, {}),
+        )
+    return agents
+
+
+BOTH = Sides(frozenset("a"), frozenset("b"))
+
+
+def test_a_link_is_proved_when_both_ends_say_so_of_the_present_incarnations():
+    agents = linked("a", "b")
+    assert judge(BOTH, agents, Wiring()).proved is True
+
+    one_sided = {**agents, "b": replace(agents["b"], verified=frozenset())}
+    assert judge(BOTH, one_sided, Wiring()).proved is None
+    restarted = {**agents, "b": replace(agents["b"], epoch="b-2")}
+    assert judge(BOTH, restarted, Wiring()).proved is None
+    dead = {**agents, "b": replace(agents["b"], live=False)}
+    found = judge(BOTH, dead, Wiring())
+    assert (found.proved, found.reason) == (False, Reason.AGENT_LOST)
+    assert "b" in found.message
+
+
+@pytest.mark.parametrize(
+    ("side", "agents", "proved", "reason"),
+    [
+        (Sides(), {}, None, Reason.NOT_OBSERVED),
+        (Sides(frozenset("a"), frozenset()), {"a": agent("a")}, None, Reason.NOT_OBSERVED),
+        (BOTH, {"a": agent("a")}, False, Reason.NO_AGENT),
+        (BOTH, {"a": agent("a"), "b": agent("b", address="")}, False, Reason.NO_AGENT),
+        (Sides(frozenset("a"), frozenset("a")), {"a": agent("a")}, True, Reason.NOT_NEEDED),
+        (BOTH, {"a": agent("a"), "b": agent("b")}, None, Reason.WAITING),
+        (
+            BOTH,
+            {"a": agent("a", problems=(("b", "CanaryFailed", "bad bytes"),)), "b": agent("b")},
+            False,
+            Reason.LINKS_DOWN,
+        ),
+    ],
+)
+def test_what_is_said_of_links(side, agents, proved, reason):
+    found = judge(side, agents, Wiring())
+
+    assert (found.proved, found.reason) == (proved, reason)
+
+
+def test_another_pools_trouble_is_not_this_pools():
+    agents = linked("a", "b")
+    agents["a"] = replace(agents["a"], problems=(("z", "PeerUnreachable", ""),))
+
+    assert judge(BOTH, agents, Wiring()).proved is True
+
+
+def test_workers_are_found_by_pods_and_by_memory():
+    made = pool()
+    agents = [agent("n5", regions=(("ns/llama", "d", "w"), ("ns/other", "p", "w")))]
+    found = sides_of(made.spec, "ns/llama", {"p": frozenset({"n1"})}, agents)
+
+    assert found == Sides(frozenset({"n1"}), frozenset({"n5"}))
+
+
+def test_sides_of_the_cluster_skip_what_goes_and_what_is_unreadable():
+    def body(name: str, **metadata):
+        spec = pool().spec.to_dict()
+        return {"metadata": {"name": name, "namespace": "ns", **metadata}, "spec": spec}
+
+    def worker(name: str, group: str, node: str):
+        marks = {"hawkpool.dev/pool": name, "hawkpool.dev/group": group}
+        return {
+            "metadata": {"name": f"{name}-{group}-{node}", "namespace": "ns", "labels": marks},
+            "spec": {"nodeName": node},
+            "status": {"phase": "Running"},
+        }
+
+    pools = [body("a"), body("b", deletionTimestamp="now"), {**body("c"), "spec": {"groups": "?"}}]
+    pods = [worker("a", "p", "n1"), worker("a", "d", "n2"), worker("b", "p", "n3"), worker("c", "d", "n4")]
+
+    assert sides(pools, pods, {}) == [Sides(frozenset({"n1"}), frozenset({"n2"}))]
+
+
+def test_agents_are_read_as_far_as_they_say_something():
+    assert agent_of({"metadata": {"name": "n"}}, frozenset()).reachable is False
+    full = agent_of(
+        {
+            "metadata": {"name": "n", "labels": {"topology.kubernetes.io/zone": "z"}},
+            "spec": {"expectedEpoch": "e", "peers": [{"node": "m", "address": "m:1", "epoch": "x"}]},
+            "status": {
+                "epoch": "e",
+                "address": "n:1",
+                "protocol": 1,
+                "verifiedPeers": ["m"],
+                "links": {"problems": [{"peer": "q", "reason": "LinksDown", "message": "x"}]},
+                "future": "field",
+            },
+        },
+        frozenset({"n"}),
+    )
+    assert (full.live, full.zone, full.verified) == (True, "z", frozenset({"m"}))
+    assert full.problems == (("q", "LinksDown", "x"),)
+
+
+def lease(name: str, renewed: str, holder: str = "agent", duration: int = 15):
+    spec = {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": duration}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def test_an_agent_lives_while_its_lease_is_seen_to_change():
+    start = 1_800_000_000.0
+    skewed = "2020-01-01T00:00:{:02d}Z"  # years behind our clock
+    beats = liveness.observe({}, [lease("n", skewed.format(0))], start)
+    assert liveness.living(beats, start) == frozenset(), "seen for the first time: judged by its own time"
+
+    beats = liveness.observe(beats, [lease("n", skewed.format(5))], start + 5)
+    assert liveness.living(beats, start + 5) == {"n"}
+    beats = liveness.observe(beats, [lease("n", skewed.format(5))], start + 19)
+    assert liveness.living(beats, start + 19) == {"n"}
+    assert liveness.living(beats, start + 20.1) == frozenset()
+    assert liveness.observe(beats, [], start + 21) == {}
+
+
+def test_a_lease_from_the_future_or_without_holder_is_no_life_insurance():
+    now = 1_800_000_000.0
+    beats = liveness.observe(
+        {}, [lease("n", "2099-01-01T00:00:00Z"), lease("m", "2027-01-15T07:59:59Z", "")], now
+    )
+
+    assert liveness.living(beats, now) == {"n"}
+    assert liveness.living(beats, now + 16) == frozenset()

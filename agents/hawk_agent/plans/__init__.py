@@ -1,1 +1,25 @@
-"""Transfer plans."""
+"""Transfer plans: what a nest costs on each path, and which path to take.
+
+A nest can be carried out in several ways: copied by a processor, gathered or scattered by a network
+card, read through strided memory keys, or tiled on one side and sent whole. `counts` says what each
+makes a device do, `Costs` what that takes, and `choose` compares. Nothing here touches a device.
+"""
+
+from hawk_agent.plans.costs import Costs, calibrate
+from hawk_agent.plans.counts import Limits, Transfers, gather_writes, scatter_reads
+from hawk_agent.plans.keys import KeyPlan, key_plans
+from hawk_agent.plans.strategies import Strategy, choose, strategies
+
+__all__ = [
+    "Costs",
+    "KeyPlan",
+    "Limits",
+    "Strategy",
+    "Transfers",
+    "calibrate",
+    "choose",
+    "gather_writes",
+    "key_plans",
+    "scatter_reads",
+    "strategies",
+]

@@ -1,0 +1,129 @@
+"""The ways to carry out a nest, each with its price; `choose` takes the cheapest that is possible."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hawk_agent.layouts.errors import LayoutError
+from hawk_agent.plans.counts import Limits, Transfers, contiguous, gather_writes, scatter_reads
+from hawk_agent.plans.keys import KeyPlan, key_plans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hawk_agent.layouts import Nest
+    from hawk_agent.plans.costs import Costs
+
+LOCAL = ("fused-copy",)
+"""Strategies between processes of one machine."""
+REMOTE = (
+    "gather-writes",
+    "scatter-reads",
+    "strided-keys",
+    "interleaved-keys",
+    "tile-then-send",
+    "send-then-tile",
+)
+"""Strategies over a network card."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One way to carry out a nest.
+
+    Attributes:
+        name: one of `LOCAL` or `REMOTE`.
+        seconds: predicted time.
+        work_requests, sges: what a network card is asked for; 0 where none is involved.
+        keys, remote_keys: strided keys to make, and those of them that the peer must be told.
+        limited_by: what the time goes into.
+        refused: why it isn't possible, or an empty text.
+    """
+
+    name: str
+    seconds: float
+    work_requests: int = 0
+    sges: int = 0
+    keys: int = 0
+    remote_keys: int = 0
+    limited_by: str = ""
+    refused: str = ""
+
+
+def strategies(nest: Nest, costs: Costs, limits: Limits | None = None) -> list[Strategy]:
+    """Every strategy for a nest, in the order of `LOCAL` and `REMOTE`; impossible ones say why."""
+    bounds = limits or Limits()
+    nbytes = nest.payload_nbytes
+    translate = nbytes / costs.translate_bytes_per_s
+    link = nbytes / costs.link_bytes_per_s
+    found = [Strategy("fused-copy", translate, limited_by="memory")]
+    for name, transfers in (
+        ("gather-writes", gather_writes(nest, bounds)),
+        ("scatter-reads", scatter_reads(nest, bounds)),
+    ):
+        found.append(_listed(name, transfers, costs, link))
+    found += [_keyed(plan, costs, link) for plan in key_plans(nest, bounds)]
+    for name, side in (("tile-then-send", 1), ("send-then-tile", 0)):
+        found.append(_bounced(name, nest, side, costs, bounds, translate=translate, link=link))
+    return found
+
+
+def choose(found: Iterable[Strategy], *, among: Iterable[str] = LOCAL + REMOTE) -> Strategy:
+    """The possible strategy of the least predicted time.
+
+    Raises:
+        LayoutError: none of those asked for is possible; the message has each one's reason.
+    """
+    allowed = set(among)
+    asked = [strategy for strategy in found if strategy.name in allowed]
+    possible = [strategy for strategy in asked if not strategy.refused]
+    if not possible:
+        reasons = "; ".join(f"{strategy.name}: {strategy.refused}" for strategy in asked)
+        raise LayoutError(
+            f"strategy: none of {', '.join(sorted(allowed))} is possible ({reasons or 'no data'})"
+        )
+    return min(possible, key=lambda strategy: strategy.seconds)
+
+
+def _slowest(**seconds: float) -> tuple[float, str]:
+    name = max(seconds, key=lambda key: seconds[key])
+    return seconds[name], name
+
+
+def _listed(name: str, transfers: Transfers, costs: Costs, link: float) -> Strategy:
+    cards = transfers.work_requests * costs.request_seconds + transfers.sges * costs.sge_seconds
+    seconds, limit = _slowest(link=link, descriptors=cards)
+    return Strategy(name, seconds, transfers.work_requests, transfers.sges, limited_by=limit)
+
+
+def _keyed(plan: KeyPlan, costs: Costs, link: float) -> Strategy:
+    keys = plan.source_keys + plan.destination_keys
+    seconds, limit = _slowest(
+        link=link,
+        entries=plan.entries * costs.entry_seconds,
+        keys=keys * costs.key_seconds + plan.writes * costs.request_seconds,
+    )
+    return Strategy(
+        f"{plan.name}-keys",
+        seconds,
+        plan.writes,
+        plan.writes,
+        keys,
+        plan.destination_keys,
+        limit,
+        plan.refused,
+    )
+
+
+def _bounced(
+    name: str, nest: Nest, side: int, costs: Costs, limits: Limits, *, translate: float, link: float
+) -> Strategy:
+    """Tile on one side through a registered ring, and move whole stretches: the two overlap."""
+    requests = 0
+    for move in nest.moves:
+        stretch = contiguous(move, side)
+        requests += move.nbytes // stretch * -(-stretch // limits.max_message_bytes)
+    posting = requests * (costs.request_seconds + costs.sge_seconds)
+    seconds, limit = _slowest(memory=translate, link=link, descriptors=posting)
+    return Strategy(name, seconds, requests, requests, limited_by=limit)

@@ -237,3 +237,15 @@ def test_two_clusters_side_by_side_share_nothing(cluster: Cluster, namespace: st
 
     assert not folder.exists()
     assert cluster.get("namespace", namespace)["status"]["phase"] == "Active"
+
+
+def test_a_fake_node_renews_its_lease_as_a_kubelet_does(cluster: Cluster, fake_node: AddNode) -> None:
+    """Else the controller manager would call the node, and its pods, NotReady a minute later."""
+    node = fake_node()
+
+    def renewed() -> str:
+        lease = cluster.get("lease", node, "-n", "kube-node-lease")
+        return str(lease["spec"]["renewTime"])
+
+    first = until(renewed, what="the node's Lease", ignore=(CommandError,))
+    until(lambda: renewed() != first, what="a renewal", timeout=30)

@@ -41,6 +41,7 @@ COMMANDS: tuple[Entry, ...] = (
     Entry("kv", "hawk_operator.cli.kv", "kv", "Size of a KV cache, and how long it takes to move."),
     Entry("plan", "hawk_operator.cli.plan", "plan", "Whether a pool's split pays, and what would turn that."),
     Entry("payoff", "hawk_operator.cli.payoff", "app", "The arithmetic of splitting inference."),
+    Entry("layout", "hawk_operator.cli.layout", "app", "Translate a KV cache, or explain what that takes."),
     Entry("simulate", "hawk_operator.cli.simulate", "simulate", "Replay traffic through the decision."),
 )
 """Every command, in the order of the overview. Keep one line an entry."""

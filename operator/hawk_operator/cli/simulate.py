@@ -1,0 +1,214 @@
+"""hawk simulate: replay traffic through the operator's decision, beside other policies."""
+
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from hawk_api.catalogue import shipped
+from hawk_api.models.resolve import resolve
+from hawk_api.policy import Severity
+from hawk_api.v1alpha1 import AcceleratorClass, AcceleratorClassSpec, HawkPool
+from hawk_api.validation import validate
+from hawk_operator.cli.output import Output, OutputOption, emit, fail, rows
+from hawk_operator.cli.validate import load as load_manifests
+from hawk_operator.simulate.engine import Settings
+from hawk_operator.simulate.generate import SCENARIOS, scenario
+from hawk_operator.simulate.run import POLICIES, Arena, UnknownPolicyError, check, compare
+from hawk_operator.simulate.sample import SAMPLE_POOL
+from hawk_operator.simulate.score import Score
+from hawk_operator.simulate.traces import Trace, TraceError
+from hawk_operator.simulate.traces import load as load_trace
+from hawk_operator.sizing import Problem
+
+
+def simulate(
+    *,
+    trace: Annotated[
+        str,
+        typer.Option(help=f"A trace file (Azure, Mooncake, BurstGPT), or one of {', '.join(SCENARIOS)}."),
+    ],
+    pool: Annotated[
+        Path | None, typer.Option(help="A HawkPool's manifest; a sample where absent.", show_default=False)
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Repeats: fixed:A:B, {', '.join(POLICIES)}.", show_default="hawk"),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of generated traffic.")] = 1,
+    seconds: Annotated[
+        float, typer.Option(help="Length of generated traffic, and most of a trace that is used.")
+    ] = 3600.0,
+    startup_seconds: Annotated[
+        float, typer.Option(help="From asking for a worker to its being ready.")
+    ] = 60.0,
+    link_gbps: Annotated[float, typer.Option(help="Rate of a prefill worker's link.")] = 360.0,
+    ttft_stretch: Annotated[
+        float, typer.Option(help="A prompt may take so many times its own prefill, where that is longer.")
+    ] = 2.0,
+    no_oracle: Annotated[
+        bool, typer.Option("--no-oracle", help="Don't compute cost_over_oracle (quicker).")
+    ] = False,
+    timeline: Annotated[bool, typer.Option(help="Add each policy's replicas over time (JSON).")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write a picture (PNG) of ratio and traffic.", show_default=False)
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Replay traffic in simulated time through the decision that the operator makes, and other policies.
+
+    Policies other than hawk are tuned on the first ten minutes (a quarter of a short trace); all are scored
+    on the rest. The same input gives the same output, byte for byte.
+    """
+    names = list(dict.fromkeys(policy or ["hawk"]))
+    _check_numbers(seconds=seconds, startup_seconds=startup_seconds, link_gbps=link_gbps)
+    try:
+        for name in names:
+            check(name)
+    except UnknownPolicyError as error:
+        fail(f"--policy: {error}")
+    found = _trace(trace, seed, seconds)
+    problem = _problem(pool, ttft_stretch, startup_seconds)
+    settings = Settings(startup_s=startup_seconds, link_bytes_per_second=link_gbps * 1e9 / 8)
+    asked = names if no_oracle or "oracle" in names else [*names, "oracle"]
+    with _bar(asked, len(found.requests)) as progress:
+        scores = compare(Arena.of(found, problem, settings), asked, progress)
+    best = next((s.cost_usd for s in scores if s.policy == "oracle"), None)
+    scores = [s for s in scores if s.policy in names]
+    if plot is not None:
+        _plot(plot, found, problem, scores)
+    emit({s.policy: _plain(s, best, timeline) for s in scores}, output, lambda: _table(found, scores, best))
+
+
+def _check_numbers(**numbers: float) -> None:
+    for name, number in numbers.items():
+        if not (math.isfinite(number) and number > 0) and not (name == "startup_seconds" and number == 0):
+            fail(f"--{name.replace('_', '-')}: {number} is out of range; give a number above 0")
+
+
+def _trace(text: str, seed: int, seconds: float) -> Trace:
+    if text in SCENARIOS and not Path(text).exists():
+        return scenario(text, seed, seconds)
+    try:
+        found = load_trace(Path(text))
+    except TraceError as error:
+        fail(f"--trace: {error}, or name one of {', '.join(SCENARIOS)}")
+    return found if found.seconds <= seconds else replace(found.part(0.0, seconds), name=found.name)
+
+
+def _problem(path: Path | None, stretch: float, startup_s: float) -> Problem:
+    bodies: list[Any] = (
+        [yaml.safe_load(SAMPLE_POOL)]
+        if path is None
+        else [document.body for document in load_manifests(path)]
+    )
+    kinds: dict[str, list[Any]] = {}
+    for body in bodies:
+        if isinstance(body, dict):
+            kinds.setdefault(str(body.get("kind")), []).append(body)
+    pools = kinds.get("HawkPool", [])
+    if len(pools) != 1:
+        fail(f"--pool: {len(pools)} HawkPools in {path}; give a file with exactly one")
+    classes: Mapping[str, AcceleratorClassSpec] = shipped()
+    for body in [*kinds.get("AcceleratorClass", []), *pools]:
+        errors = [v for v in validate(body) if v.severity is Severity.ERROR]
+        if errors:
+            fail(f"--pool: {errors[0].field}: {errors[0].message}")
+    own = [AcceleratorClass.model_validate(body) for body in kinds.get("AcceleratorClass", [])]
+    classes = {**classes, **{one.metadata.name: one.spec for one in own}}
+    made = HawkPool.model_validate(pools[0])
+    try:
+        geometry = resolve(made.spec.model)
+    except ValueError as error:
+        fail(f"--pool: spec.model: {error}")
+    problem = Problem.of(made, classes, geometry)
+    for group in problem.groups:
+        if group.role == "Both":
+            fail(f"--pool: group {group.name} has role Both, which can't be simulated; split it")
+        if lacking := group.worker.lacking():
+            fail(f"--pool: group {group.name}: {group.device_class or 'no class'} lacks {', '.join(lacking)}")
+    return replace(
+        problem,
+        ttft=None if problem.ttft is None else replace(problem.ttft, stretch=stretch),
+        groups=tuple(replace(group, startup_s=startup_s) for group in problem.groups),
+    )
+
+
+def _plain(found: Score, oracle: float | None, timeline: bool) -> dict[str, Any]:
+    """One policy's result, units in the names."""
+    plain: dict[str, Any] = {
+        "requests": found.requests,
+        "slo_attainment": found.slo_attainment,
+        "ttft_attainment": found.ttft_attainment,
+        "itl_attainment": found.itl_attainment,
+        "attainable": found.attainable,
+        "goodput_requests_per_second": found.goodput_per_second,
+        "cost_usd": found.cost_usd,
+        "cost_over_oracle": found.cost_usd / oracle if oracle else None,
+        "energy_kwh": found.energy_kwh,
+        "direction_changes": found.direction_changes,
+        "replica_hours": found.replica_hours,
+        "ttft_p50_seconds": found.ttft_p50_seconds,
+        "ttft_p95_seconds": found.ttft_p95_seconds,
+        "ttft_p99_seconds": found.ttft_p99_seconds,
+        "settings": found.settings,
+    }
+    if timeline:
+        plain["timeline"] = [
+            {"time_seconds": when, "wanted": wanted, "ready": ready} for when, wanted, ready in found.timeline
+        ]
+    return plain
+
+
+def _table(trace: Trace, scores: list[Score], oracle: float | None) -> Table:
+    title = f"{trace.name}: {len(trace.requests)} requests in {trace.seconds / 60:.0f} min"
+    columns = ("policy", "#attained", "#of attainable", "#USD", "#over oracle", "#kWh", "#turns", "#TTFT P99")
+    return rows(
+        title,
+        columns,
+        (
+            (
+                s.policy,
+                f"{s.slo_attainment:.2%}",
+                f"{s.of_attainable:.2%}",
+                f"{s.cost_usd:.2f}",
+                f"{s.cost_usd / oracle:.2f}" if oracle else "",
+                "" if s.energy_kwh is None else f"{s.energy_kwh:.1f}",
+                s.direction_changes,
+                f"{s.ttft_p99_seconds:.2f} s",
+            )
+            for s in scores
+        ),
+    )
+
+
+def _plot(path: Path, trace: Trace, problem: Problem, scores: list[Score]) -> None:
+    try:
+        from hawk_operator.simulate.plot import over_time  # noqa: PLC0415 -- only with --plot
+
+        over_time(path, trace, problem, scores)
+    except ModuleNotFoundError as error:
+        fail(f"--plot: the package {error.name} is not installed; install hawkpool[sim]", 1)
+    except (OSError, ValueError) as error:
+        fail(f"--plot: {path}: {error}; give the path of a .png that can be written", 1)
+
+
+@contextmanager
+def _bar(names: list[str], requests: int) -> Iterator[Any]:
+    """A bar on a terminal's stderr; nothing where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        tasks = {name: bar.add_task(name, total=requests) for name in names}
+        yield lambda name, done: bar.update(tasks[name], completed=done)

@@ -1,0 +1,377 @@
+"""Discrete events: requests through prefill, link and decode, while a policy changes the replicas."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from hawk_api.v1alpha1.enums import Role
+from hawk_operator.simulate.meter import Gauges, Meter
+from hawk_operator.simulate.workers import DecodeWorker, Job, PrefillWorker, StepCost
+from hawk_operator.sizing import GroupObservation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hawk_operator.simulate.traces import Trace
+    from hawk_operator.sizing import Group, Problem
+    from hawk_operator.traffic import Window
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the simulated cluster behaves. Seconds, bytes/s."""
+
+    startup_s: float = 60.0
+    """From asking for a replica to its being ready."""
+    interval_s: float = 15.0
+    """Between two decisions."""
+    link_bytes_per_second: float = 45e9
+    """What one prefill worker's link carries."""
+    initial: Mapping[str, int] = field(default_factory=dict)
+    """Replicas that are ready at the start; each group's minimum where absent."""
+    failures: tuple[tuple[float, str], ...] = ()
+    """(time, group): one worker of the group is lost then, with all that it holds."""
+    drain_after_s: float = 3600.0
+    """How long after the last arrival the simulation may go on."""
+
+
+class Policy(Protocol):
+    """Decides on replicas a group, every interval."""
+
+    name: str
+
+    def decide(
+        self, window: Window, gauges: Gauges, observed: Mapping[str, GroupObservation], now: float
+    ) -> Mapping[str, int]:
+        """Replicas wanted now."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """The life of one worker: `start` is when it was asked for, `busy_s` what it worked of that time."""
+
+    group: str
+    start: float
+    end: float
+    busy_s: float
+
+    def within(self, start: float, end: float) -> float:
+        """Seconds of it in [start, end)."""
+        return max(0.0, min(self.end, end) - max(self.start, start))
+
+
+@dataclass
+class Outcome:
+    """What became of every request, and what it took. Lists are in the order of the trace's requests."""
+
+    ttft_s: list[float]
+    itl_s: list[float]
+    spans: list[Span]
+    timeline: list[tuple[float, dict[str, int], dict[str, int]]]
+    """(time, wanted, ready) at every decision."""
+    end: float
+
+
+class _Fleet:
+    """The workers of one group: ready ones, starting ones (by the time they are ready), and draining ones."""
+
+    def __init__(self, group: Group, cost: StepCost) -> None:
+        self.group = group
+        self.cost = cost
+        self.ready: list[PrefillWorker | DecodeWorker] = []
+        self.starting: list[tuple[float, float]] = []
+        """(ready at, asked for at), in the order asked for."""
+        self.draining: list[PrefillWorker | DecodeWorker] = []
+        self.wanted = 0
+
+    @property
+    def decodes(self) -> bool:
+        return self.group.role is Role.DECODE
+
+
+class Simulation:
+    """One run. Everything is decided by the trace, the pool, the policy and the settings: no chance in it."""
+
+    def __init__(self, trace: Trace, problem: Problem, policy: Policy, settings: Settings) -> None:
+        if problem.model is None:
+            raise ValueError("the pool's model isn't known; a simulation needs its geometry")
+        if any(group.role is Role.BOTH for group in problem.groups):
+            raise ValueError("groups[].role: Both can't be simulated; give groups of role Prefill and Decode")
+        self.trace = trace
+        self.problem = problem
+        self.policy = policy
+        self.settings = settings
+        self.model = problem.model
+        self.fleets = {g.name: _Fleet(g, StepCost.of(g, self.model)) for g in problem.groups}
+        self.jobs = [Job(request) for request in trace.requests]
+        self.meter = Meter()
+        self.queue: deque[Job] = deque()
+        self.handed: deque[Job] = deque()
+        self.events: list[tuple[float, int, Callable[[float], None]]] = []
+        self.order = 0
+        self.workers = 0
+        self.idle: list[tuple[int, PrefillWorker]] = []
+        self.open = len(self.jobs)
+        self.last_look = 0.0
+        self.work = 0.0
+        self.work_at_look = 0.0
+        self.done = Outcome([math.inf] * len(self.jobs), [math.inf] * len(self.jobs), [], [], 0.0)
+        self._service: dict[tuple[str, int], float] = {}
+        self._index = {id(job): i for i, job in enumerate(self.jobs)}
+
+    # The loop
+
+    def run(self, progress: Callable[[int], None] | None = None) -> Outcome:
+        """Run to the last request; `progress` is called with the requests that ended, now and then."""
+        for name, fleet in self.fleets.items():
+            fleet.wanted = self.settings.initial.get(name, fleet.group.least)
+            for _ in range(fleet.wanted):
+                self._ready(fleet, 0.0, 0.0)
+        for when, name in self.settings.failures:
+            self._at(when, lambda now, name=name: self._fail(self.fleets[name], now))  # type: ignore[misc]
+        self._at(0.0, self._look)
+        limit = self.trace.seconds + self.settings.drain_after_s
+        arriving, jobs = 0, self.jobs
+        now = 0.0
+        while self.open and now <= limit:
+            coming = jobs[arriving].request.arrival if arriving < len(jobs) else math.inf
+            if coming <= self.events[0][0]:
+                now = coming
+                self.queue.append(jobs[arriving])
+                arriving += 1
+                self._feed(now)
+                if progress and arriving % 1000 == 0:
+                    progress(arriving)
+            else:
+                now, _, act = heapq.heappop(self.events)
+                act(now)
+        self._account(now)
+        return self.done
+
+    def _at(self, when: float, act: Callable[[float], None]) -> None:
+        self.order += 1
+        heapq.heappush(self.events, (when, self.order, act))
+
+    # Prefill
+
+    def _feed(self, now: float) -> None:
+        """Give waiting prompts to idle workers."""
+        while self.queue and self.idle:
+            _, worker = heapq.heappop(self.idle)
+            if worker.draining or worker.job is not None:
+                continue
+            job = self.queue.popleft()
+            seconds = self._prefill_seconds(worker.group, job.prompt)
+            worker.job, worker.busy_until, job.started = job, now + seconds, now
+            worker.work_s += seconds
+            self.work += seconds
+            self._at(worker.busy_until, lambda t, w=worker, j=job: self._prefilled(w, j, t))  # type: ignore[misc]
+
+    def _prefill_seconds(self, group: str, tokens: int) -> float:
+        key = group, tokens
+        found = self._service.get(key)
+        if found is None:
+            found = self.fleets[group].group.worker.prefill_seconds(self.model, tokens)
+            self._service[key] = found
+        return found
+
+    def _prefilled(self, worker: PrefillWorker, job: Job, now: float) -> None:
+        if worker.job is not job:
+            return  # the worker was lost meanwhile, and the prompt is queued again
+        worker.job = None
+        index = self._index[id(job)]
+        if math.isnan(job.first):
+            job.first = now
+            self.done.ttft_s[index] = now - job.request.arrival
+            self.meter.count(now, job.prompt, job.request.output)
+        if job.left == 0:
+            self._finish(job, now)
+        else:
+            self._send(worker, job, now)
+        if worker.draining:
+            self._gone(self.fleets[worker.group], worker, now)
+        else:
+            heapq.heappush(self.idle, (worker.number, worker))
+            self._feed(now)
+
+    def _send(self, worker: PrefillWorker, job: Job, now: float) -> None:
+        """The KV streams while it is computed; the link takes one request after another."""
+        seconds = self.model.kv_bytes(job.prompt) / self.settings.link_bytes_per_second
+        worker.link_free = max(now, max(worker.link_free, job.started) + seconds)
+        if worker.link_free <= now:
+            self._handed_over(job, now)
+        else:
+            self._at(worker.link_free, lambda t, j=job: self._handed_over(j, t))  # type: ignore[misc]
+
+    # Decode
+
+    def _handed_over(self, job: Job, now: float) -> None:
+        self.handed.append(job)
+        self._admit(now)
+
+    def _admit(self, now: float) -> None:
+        """Let handed-over sequences join, each the worker with the fewest, in the order they came."""
+        while self.handed:
+            job = self.handed[0]
+            best: DecodeWorker | None = None
+            for fleet in self.fleets.values():
+                if not fleet.decodes:
+                    continue
+                for worker in fleet.ready:
+                    if (best is None or worker.load < best.load) and worker.fits(job):  # type: ignore[union-attr]
+                        best = worker  # type: ignore[assignment]
+            if best is None:
+                return
+            self.handed.popleft()
+            best.advance(now)
+            self.order += 1
+            best.join(job, self.order)
+            self._watch(best)
+
+    def _watch(self, worker: DecodeWorker) -> None:
+        end = worker.next_end()
+        if math.isfinite(end):
+            self._at(end, lambda t, w=worker, v=worker.version: self._decoded(w, v, t))  # type: ignore[misc]
+
+    def _decoded(self, worker: DecodeWorker, version: int, now: float) -> None:
+        if worker.version != version:
+            return
+        worker.advance(now)
+        for job in worker.leave():
+            self._finish(job, now)
+        if worker.draining and not worker.ends:
+            self._gone(self.fleets[worker.group], worker, now)
+        else:
+            self._watch(worker)
+        self._admit(now)
+
+    def _finish(self, job: Job, now: float) -> None:
+        index = self._index[id(job)]
+        self.done.itl_s[index] = (now - job.first) / job.left if job.left else 0.0
+        self.open -= 1
+
+    # Replicas
+
+    def _look(self, now: float) -> None:
+        observed = {
+            name: GroupObservation(fleet.wanted, len(fleet.ready), len(fleet.ready))
+            for name, fleet in self.fleets.items()
+        }
+        gauges = self._gauges(now)
+        wanted = self.policy.decide(self.meter.window(gauges), gauges, observed, now)
+        for name, fleet in self.fleets.items():
+            self._scale(fleet, max(0, wanted.get(name, fleet.wanted)), now)
+        self.done.timeline.append(
+            (
+                now,
+                {name: fleet.wanted for name, fleet in self.fleets.items()},
+                {name: len(fleet.ready) for name, fleet in self.fleets.items()},
+            )
+        )
+        self._at(now + self.settings.interval_s, self._look)
+
+    def _scale(self, fleet: _Fleet, wanted: int, now: float) -> None:
+        while fleet.wanted < wanted:
+            fleet.wanted += 1
+            due = now + self.settings.startup_s
+            fleet.starting.append((due, now))
+            self._at(due, lambda t, f=fleet, d=due, a=now: self._started(f, d, a, t))  # type: ignore[misc]
+        while fleet.wanted > wanted:
+            fleet.wanted -= 1
+            if fleet.starting:
+                _, asked = fleet.starting.pop()
+                self.done.spans.append(Span(fleet.group.name, asked, now, 0.0))
+            else:
+                self._drain(fleet, now)
+
+    def _started(self, fleet: _Fleet, due: float, asked: float, now: float) -> None:
+        if (due, asked) not in fleet.starting:
+            return
+        fleet.starting.remove((due, asked))
+        self._ready(fleet, asked, now)
+        self._feed(now)
+        self._admit(now)
+
+    def _ready(self, fleet: _Fleet, asked: float, now: float) -> None:
+        self.workers += 1
+        if fleet.decodes:
+            worker = DecodeWorker(self.workers, fleet.group.name, fleet.cost, asked)
+            worker.time = now
+            fleet.ready.append(worker)
+            return
+        prefiller = PrefillWorker(self.workers, fleet.group.name, asked)
+        fleet.ready.append(prefiller)
+        heapq.heappush(self.idle, (prefiller.number, prefiller))
+
+    def _drain(self, fleet: _Fleet, now: float) -> None:
+        """Let the emptiest worker finish what it has, and go."""
+        worker = min(fleet.ready, key=lambda w: (w.load, -w.number))
+        fleet.ready.remove(worker)
+        worker.draining = True
+        fleet.draining.append(worker)
+        if not worker.load:
+            self._gone(fleet, worker, now)
+
+    def _gone(self, fleet: _Fleet, worker: PrefillWorker | DecodeWorker, now: float) -> None:
+        fleet.draining.remove(worker)
+        self._bill(fleet, worker, now)
+
+    def _bill(self, fleet: _Fleet, worker: PrefillWorker | DecodeWorker, now: float) -> None:
+        self.done.spans.append(Span(fleet.group.name, worker.since, now, worker.work_s))
+
+    def _fail(self, fleet: _Fleet, now: float) -> None:
+        """Lose a worker: its requests begin again at the head of the queue; a replacement starts."""
+        if not fleet.ready:
+            return
+        worker = fleet.ready.pop(0)
+        self._bill(fleet, worker, now)
+        lost: list[Job] = []
+        if isinstance(worker, DecodeWorker):
+            worker.advance(now)
+            lost = [job for _, _, job in sorted(worker.ends, key=lambda end: end[1])]
+            worker.ends, worker.version = [], worker.version + 1
+        elif worker.job is not None:
+            lost, worker.job = [worker.job], None
+        worker.draining = True
+        for job in reversed(lost):
+            job.tries += 1
+            self.queue.appendleft(job)
+        fleet.wanted -= 1
+        self._scale(fleet, fleet.wanted + 1, now)
+        self._feed(now)
+
+    # Measuring
+
+    def _gauges(self, now: float) -> Gauges:
+        workers = [w for fleet in self.fleets.values() for w in (*fleet.ready, *fleet.draining)]
+        prefillers = [w for w in workers if isinstance(w, PrefillWorker)]
+        decoders = [w for w in workers if isinstance(w, DecodeWorker)]
+        work = self.work - sum(max(0.0, w.busy_until - now) for w in prefillers if w.job is not None)
+        span = max(1e-9, (now - self.last_look) * max(1, len(prefillers)))
+        use = max(0.0, work - self.work_at_look) / span
+        self.last_look, self.work_at_look = now, work
+        memory = sum(w.cost.memory_bytes for w in decoders)
+        usage = 1.0 - sum(w.free_bytes for w in decoders) / memory if memory else 0.0
+        return Gauges(
+            time=now,
+            prefill_waiting=len(self.queue),
+            prefill_running=sum(w.load for w in prefillers),
+            decode_waiting=len(self.handed),
+            decode_running=sum(w.load for w in decoders),
+            prefill_use=min(1.0, use),
+            kv_usage=min(1.0, max(0.0, usage)),
+        )
+
+    def _account(self, now: float) -> None:
+        self.done.end = now
+        for fleet in self.fleets.values():
+            for worker in (*fleet.ready, *fleet.draining):
+                if isinstance(worker, DecodeWorker):
+                    worker.advance(now)
+                self._bill(fleet, worker, now)
+            for _, asked in fleet.starting:
+                self.done.spans.append(Span(fleet.group.name, asked, now, 0.0))

@@ -1,0 +1,131 @@
+"""What a metrics store would show of the simulated pool, as a `Window`, and what the peers' rules look at."""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from collections import deque
+from dataclasses import dataclass
+
+from hawk_operator.traffic import Distribution, SideTraffic, Window, signals
+from hawk_operator.traffic.distribution import from_buckets
+
+EDGES = tuple(float(m * 10**e) for e in range(6) for m in (1, 2, 5))
+"""Upper edges of the buckets that engines count lengths in."""
+WINDOW_S = 60.0
+BIN_S = 30.0
+BINS = 20
+
+
+class _Lengths:
+    """Bucket counts of the lengths of the last minute."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(EDGES) + 1)
+        self.total = 0
+        self.number = 0
+
+    def move(self, tokens: int, by: int) -> None:
+        self.counts[bisect_left(EDGES, tokens)] += by
+        self.total += tokens * by
+        self.number += by
+
+    def read(self) -> signals.Signal[Distribution]:
+        """The lengths as a metrics store would give them."""
+        found, below = {}, 0
+        for edge, count in zip((*EDGES, float("inf")), self.counts, strict=True):
+            below += count
+            found[edge] = float(below)
+        made = from_buckets(found, self.total / self.number if self.number else None)
+        if made is None:
+            return signals.not_a_number("nothing was counted in the window")
+        return signals.value(made)
+
+
+@dataclass(frozen=True)
+class Gauges:
+    """One look at the pool: requests waiting for and being in prefill and decode, and use since the last."""
+
+    time: float
+    prefill_waiting: int
+    prefill_running: int
+    decode_waiting: int
+    decode_running: int
+    prefill_use: float
+    """Share of the ready prefill workers' time that was spent on work since the last look."""
+    kv_usage: float
+    """Share of the decode workers' KV memory that is taken."""
+
+
+class Meter:
+    """Counts what leaves prefill; lengths and rates over the last minute."""
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[float, int, int]] = deque()
+        self._prompts, self._outputs = _Lengths(), _Lengths()
+        self._bins: deque[int] = deque(maxlen=BINS)
+        self._bin_end = BIN_S
+        self._in_bin = 0
+        self._waiting: deque[tuple[float, int]] = deque()
+
+    def count(self, now: float, prompt: int, output: int) -> None:
+        """A request leaves prefill."""
+        self._roll(now)
+        self._in_bin += 1
+        self._recent.append((now, prompt, output))
+        self._prompts.move(prompt, 1)
+        self._outputs.move(output, 1)
+
+    def _roll(self, now: float) -> None:
+        while now >= self._bin_end:
+            self._bins.append(self._in_bin)
+            self._in_bin = 0
+            self._bin_end += BIN_S
+
+    def window(self, gauges: Gauges) -> Window:
+        """The window that ends now."""
+        now = gauges.time
+        self._roll(now)
+        while self._recent and self._recent[0][0] <= now - WINDOW_S:
+            _, prompt, output = self._recent.popleft()
+            self._prompts.move(prompt, -1)
+            self._outputs.move(output, -1)
+        self._waiting.append((now, gauges.prefill_waiting))
+        while self._waiting[0][0] < now - WINDOW_S:
+            self._waiting.popleft()
+        rate = len(self._recent) / min(WINDOW_S, max(now, 1.0))
+        prompts, outputs = self._prompts.read(), self._outputs.read()
+        return Window(
+            now,
+            WINDOW_S,
+            prefill=SideTraffic(
+                arrivals=signals.value(rate),
+                prompt=prompts,
+                running=signals.value(float(gauges.prefill_running)),
+                waiting=signals.value(float(gauges.prefill_waiting)),
+                waiting_growth=signals.value(self._growth()),
+            ),
+            decode=SideTraffic(
+                arrivals=signals.value(rate),
+                output=outputs,
+                running=signals.value(float(gauges.decode_running)),
+                waiting=signals.value(float(gauges.decode_waiting)),
+                kv_usage=signals.value(gauges.kv_usage),
+            ),
+            burstiness=self._dispersion(),
+            burst_bin=BIN_S,
+        )
+
+    def _growth(self) -> float:
+        (t0, w0), (t1, w1) = self._waiting[0], self._waiting[-1]
+        return (w1 - w0) / (t1 - t0) if t1 > t0 else 0.0
+
+    def _dispersion(self) -> signals.Signal[float]:
+        if len(self._bins) < 4:
+            return signals.missing(f"only {len(self._bins)} bins of history")
+        mean = sum(self._bins) / len(self._bins)
+        if mean <= 0:
+            return signals.not_a_number("no arrivals in the history")
+        counts = list(self._bins)
+        square = sum((b - a) ** 2 for a, b in itertools.pairwise(counts)) / (len(counts) - 1)
+        return signals.value(square / 2.0 / mean)

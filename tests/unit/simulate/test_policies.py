@@ -1,0 +1,123 @@
+"""The peers' rules do what their documentation says, and comparisons are fair and repeatable."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from hawk_api.v1alpha1.enums import Role
+from hawk_operator.cli.app import build
+from hawk_operator.simulate.engine import Settings
+from hawk_operator.simulate.generate import RAG, Stream, steady
+from hawk_operator.simulate.meter import Gauges
+from hawk_operator.simulate.policies import Memory, RoleLook, aibrix, hpa, keda, llm_d
+from hawk_operator.simulate.run import Arena, UnknownPolicyError, check, compare
+from tests.unit.sizing.pools import pool
+
+IDLE = Gauges(0.0, 0, 0, 0, 0, 0.0, 0.0)
+
+
+def look(present: int, use: float, now: float = 0.0, ready: int | None = None, **gauges) -> RoleLook:
+    found = replace(IDLE, **gauges)
+    return RoleLook(Role.DECODE, present, present if ready is None else ready, use, found, now)
+
+
+def test_hpa_is_proportional_within_its_tolerance_and_its_rates():
+    assert hpa(look(4, 1.08), Memory()) == 4
+    assert hpa(look(4, 1.5), Memory()) == 6
+    assert hpa(look(2, 9.0), Memory()) == 6
+    assert hpa(look(20, 9.0), Memory()) == 40
+
+
+def test_hpa_shrinks_to_the_highest_of_five_minutes_only():
+    memory = Memory()
+    assert hpa(look(4, 1.0, 0.0), memory) == 4
+    assert hpa(look(4, 0.25, 290.0), memory) == 4
+    assert hpa(look(4, 0.25, 301.0), memory) == 1
+
+
+def test_hpa_counts_pods_that_are_not_ready_as_idle():
+    assert hpa(look(4, 1.5, ready=2), Memory()) == 4
+
+
+def test_keda_looks_every_half_minute():
+    memory = Memory()
+    assert keda(look(2, 2.0, 0.0), memory) == 4
+    assert keda(look(2, 2.0, 15.0), memory) == 2
+    assert keda(look(2, 2.0, 30.0), memory) == 4
+
+
+def test_llm_d_moves_one_at_a_time_by_saturation():
+    assert llm_d(look(3, 0.5, kv_usage=0.75), Memory()) == 4
+    assert llm_d(look(3, 0.5, decode_waiting=9), Memory()) == 4
+    assert llm_d(look(3, 0.2, kv_usage=0.1), Memory()) == 2
+    assert llm_d(look(3, 0.2, ready=2, kv_usage=0.79), Memory()) == 3
+
+
+def test_aibrix_averages_three_minutes_and_cools_down():
+    memory = Memory()
+    assert aibrix(look(4, 3.0, 0.0), memory) == 8
+    assert aibrix(look(8, 0.0, 200.0), memory) == 4
+    assert aibrix(look(4, 0.0, 260.0), memory) == 4
+
+
+@pytest.mark.parametrize("name", ["fastest", "fixed:", "fixed:0:1", "fixed:1:x"])
+def test_an_unknown_policy_is_refused_by_name(name):
+    with pytest.raises(UnknownPolicyError, match=name):
+        check(name)
+
+
+def test_steady_traffic_is_met_without_a_turn_and_near_the_clairvoyant():
+    trace = Stream(steady(RAG, 3.0), 7).trace("steady", 800.0)
+    problem = pool(itl=None)
+
+    ours, best, known = compare(Arena.of(trace, problem, Settings()), ["hawk", "static-best", "oracle"])
+
+    assert ours.direction_changes == 0
+    assert ours.of_attainable > 0.95
+    assert known.cost_usd <= best.cost_usd
+    assert ours.cost_usd < 2 * known.cost_usd
+
+
+def command(*words: str):
+    return CliRunner().invoke(build(["simulate"]), ["simulate", *words])
+
+
+def test_the_command_prints_the_same_json_every_time_with_the_promised_keys():
+    words = "--trace", "rag", "--seconds", "120", "--policy", "hawk", "--policy", "fixed:1:2", "-o", "json"
+    first, second = command(*words), command(*words)
+
+    assert first.exit_code == 0, first.output
+    assert first.stdout == second.stdout
+    found = json.loads(first.stdout)
+    assert list(found) == ["hawk", "fixed:1:2"]
+    for one in found.values():
+        assert one.keys() >= {"slo_attainment", "cost_usd", "cost_over_oracle", "direction_changes"}
+        assert 0 <= one["slo_attainment"] <= one["attainable"] <= 1
+
+
+def test_the_command_writes_a_picture(tmp_path):
+    target = tmp_path / "ratio.png"
+    done = command("--trace", "rag", "--seconds", "60", "--no-oracle", "--plot", str(target))
+
+    assert done.exit_code == 0, done.output
+    assert target.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--trace", "nowhere.csv"), "--trace: nowhere.csv: No such file"),
+        (("--trace", "rag", "--policy", "best"), "--policy: 'best' is unknown"),
+        (("--trace", "rag", "--seconds", "nan"), "--seconds: nan is out of range"),
+        (("--trace", "rag", "--pool", "nowhere.yaml"), "nowhere.yaml"),
+    ],
+)
+def test_the_command_names_what_is_wrong(words, said):
+    done = command(*words)
+
+    assert done.exit_code == 2
+    assert said in done.stderr

@@ -26,14 +26,16 @@ class Limits:
         max_sge: pieces in the list of one work request.
         max_message_bytes: bytes of one work request.
         key_stride_bytes: largest piece and gap together in a strided key (a 16-bit field in hardware).
+        key_entries: most entries that an interleaved key takes in turn.
     """
 
     max_sge: int = 30
     max_message_bytes: int = 1 << 30
     key_stride_bytes: int = 65_535
+    key_entries: int = 64
 
     def __post_init__(self) -> None:
-        for name in ("max_sge", "max_message_bytes", "key_stride_bytes"):
+        for name in ("max_sge", "max_message_bytes", "key_stride_bytes", "key_entries"):
             if getattr(self, name) < 1:
                 raise LayoutError(f"{name}: {getattr(self, name)} is too small; give at least 1")
 

@@ -163,6 +163,8 @@ def _refuse(key: Key, limits: Limits) -> str:
     stride = key.nbytes + key.skip
     if stride > limits.key_stride_bytes:
         return f"a stride of {stride} bytes; the device takes {limits.key_stride_bytes} at most"
+    if key.entries > limits.key_entries:
+        return f"{key.entries} entries in turn; the device takes {limits.key_entries} at most"
     return ""
 
 

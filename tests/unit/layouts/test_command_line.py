@@ -1,0 +1,129 @@
+"""hawk layout: what scripts rely on."""
+
+import json
+
+import numpy as np
+import pytest
+
+from hawk_operator.cli.app import main
+
+TILES = ["--from", "b h s d", "--to", "b h s1 d1 s0 d0", "--sizes", "b=1,h=8,s=37,d=128,s0=16,d0=16"]
+
+
+def hawk(capsys, *words) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["layout", *map(str, words)])
+    out, err = capsys.readouterr()
+    return ended.value.code or 0, out, err
+
+
+@pytest.fixture
+def rows(tmp_path):
+    data = np.random.default_rng(1).integers(0, 2**16, (8, 37, 128), dtype=np.uint16)
+    data.tofile(tmp_path / "in")
+    return data
+
+
+def test_convert_writes_padded_tiles(capsys, tmp_path, rows):
+    code, out, _ = hawk(capsys, "convert", *TILES, "--output", "json", tmp_path / "in", tmp_path / "out")
+    padded = np.zeros((8, 48, 128), np.uint16)
+    padded[:, :37] = rows
+    tiles = padded.reshape(8, 3, 16, 8, 16).transpose(0, 1, 3, 2, 4)
+
+    assert code == 0
+    assert np.array_equal(np.fromfile(tmp_path / "out", np.uint16), tiles.ravel())
+    answer = json.loads(out)
+    assert answer["verified"] is True
+    assert (answer["source_bytes"], answer["destination_bytes"]) == (75_776, 98_304)
+    assert answer["padding_bytes"] == 98_304 - 75_776
+
+
+def test_convert_there_and_back_is_the_same_file(capsys, tmp_path, rows):
+    there = [tmp_path / "in", tmp_path / "tiles"]
+    back = ["--from", TILES[3], "--to", TILES[1], *TILES[4:], tmp_path / "tiles", tmp_path / "back"]
+
+    assert hawk(capsys, "convert", *TILES, *there)[0] == 0
+    assert hawk(capsys, "convert", *back)[0] == 0
+    assert (tmp_path / "back").read_bytes() == rows.tobytes()
+
+
+def test_convert_into_pages_of_a_pool(capsys, tmp_path, rows):
+    words = ["--from", "h s d", "--to", "pages-hnd", "--sizes", "h=8,s=37,d=128", "--to-sizes", "s1=5"]
+    code, _, _ = hawk(capsys, "convert", *words, "--to-blocks", "4,0,2", tmp_path / "in", tmp_path / "out")
+    pages = np.fromfile(tmp_path / "out", np.uint16).reshape(5, 8, 16, 128)
+
+    assert code == 0
+    assert np.array_equal(pages[4], rows[:, :16])
+    assert np.array_equal(pages[2, :, :5], rows[:, 32:])
+    assert not pages[[1, 3]].any()
+    assert not pages[2, :, 5:].any()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--from", "b h q d", *TILES[2:]], "error: --from: notation: unknown axis 'q'"),
+        ([*TILES[:4], "--sizes", "h=8,s=37,d=128"], "error: --to: sizes.s0: missing"),
+        ([*TILES[:4], "--sizes", "h=8,s=37,s=38"], "error: --sizes: can't read 's=38'"),
+        ([*TILES[:4], "--sizes", "h=eight"], "error: --sizes: can't read 'h=eight'"),
+        ([*TILES[:5], TILES[5] + ",s7=2"], "error: --sizes: 's7' is no axis or level"),
+        ([*TILES, "--dtype", "int4"], "error: --from: dtype: int4 packs several elements"),
+        ([*TILES, "--dtype", "float32"], "75776 bytes, but"),
+        ([*TILES, "--to-blocks", "1"], "error: --to-blocks: 'b h s1 d1 s0 d0' has no block table"),
+    ],
+)
+def test_bad_input_names_the_option_and_leaves_no_file(capsys, tmp_path, rows, words, message):
+    code, out, err = hawk(capsys, "convert", *words, tmp_path / "in", tmp_path / "out")
+
+    assert code == 2
+    assert not out
+    assert message in err
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_a_missing_file_is_one_error(capsys, tmp_path):
+    code, _, err = hawk(capsys, "convert", *TILES, tmp_path / "absent", tmp_path / "out")
+
+    assert code == 2
+    assert "absent: No such file or directory" in err
+
+
+def test_an_output_that_can_not_be_written_leaves_the_input_alone(capsys, tmp_path, rows):
+    code, _, err = hawk(capsys, "convert", *TILES, tmp_path / "in", tmp_path / "no" / "out")
+
+    assert code == 2
+    assert "No such file or directory" in err
+
+
+def test_explain_counts_what_a_card_would_be_asked_for(capsys):
+    sizes = ["--sizes", "l=80,c=2,b=1,h=8,s=32768,d=128,s0=16,d0=16"]
+    words = ["--from", "l c b h s d", "--to", "l c b h d1 s1 s0 d0", *sizes, "--max-sge", 32]
+    code, out, _ = hawk(capsys, "explain", *words, "--output", "json")
+    answer = json.loads(out)
+    strided = next(keys for keys in answer["keys"] if keys["kind"] == "strided")
+
+    assert code == 0
+    assert answer["payload_bytes"] == 10_737_418_240
+    assert (strided["writes"], strided["keys"], strided["rkeys"]) == (10_240, 10_240, 0)
+    assert (answer["work_requests"], answer["sges"]) == (10_485_760, 335_544_320)
+    assert {strategy["name"] for strategy in answer["strategies"]} >= {"fused-copy", "tile-then-send"}
+    assert all(strategy["predicted_ms"] > 0 for strategy in answer["strategies"])
+
+
+def test_explain_measures_what_it_predicts(capsys):
+    code, out, _ = hawk(capsys, "explain", *TILES, "--measure", "-o", "json")
+    fused = json.loads(out)["strategies"][0]
+
+    assert code == 0
+    assert fused["measured_ms"] > 0
+
+
+def test_explain_for_people_shows_the_nest(capsys):
+    code, out, _ = hawk(
+        capsys, "explain", "--from", "pages-hnd", "--to", "tiles-16x16", "--sizes", "h=8,s=64,d=128"
+    )
+
+    assert code == 0
+    assert "l c [s1] h s0 d  ->  l c b h s1 d1 s0 d0" in out
+    assert "table +1" in out
+    assert "chosen on one host" in out

@@ -32,6 +32,5 @@ def test_presets_that_the_api_names_exist(name):
 
 def test_the_public_names_are_these():
     assert set(hawk_agent.layouts.__all__) == set(
-        "CoverageError Exchange Layout LayoutError Mismatch Nest PRESETS Preset "
-        "compile_nest engine exchanges held mismatches".split()
+        ["CoverageError", "Exchange", "Layout", "LayoutError", "Mismatch", "Nest", "PRESETS", "Preset", "compile_nest", "engine", "exchanges", "held", "mismatches"]
     )

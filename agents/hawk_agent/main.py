@@ -217,6 +217,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+    for noisy in ("httpx", "httpx2"):  # a line a call; a Lease alone is renewed every few seconds
+        logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
         asyncio.run(_serve(options))
     except UsageError as error:

@@ -8,10 +8,12 @@ Integers and booleans are strict: the API server refuses "4" where it wants 4, a
 """
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, Strict, WithJsonSchema
 from pydantic.alias_generators import to_camel
+
+ItemT = TypeVar("ItemT")
 
 GROUP = "hawkpool.dev"
 """The API group of every kind in this package."""
@@ -106,6 +108,14 @@ def rule(expression: str, message: str, field: str | None = None) -> dict[str, A
 def list_map(*keys: str) -> dict[str, Any]:
     """`json_schema_extra` for a list whose items are identified by `keys`."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+
+
+def unique(items: tuple[ItemT, ...]) -> tuple[ItemT, ...]:
+    """Validator of a set: no item twice."""
+    for index, item in enumerate(items):
+        if item in items[:index]:
+            raise ValueError(f"{str(item)!r} is there twice; remove one")
+    return items
 
 
 Int = Annotated[int, Strict()]

@@ -10,7 +10,7 @@ import re
 from decimal import Decimal, localcontext
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -98,3 +98,13 @@ Quantity = Annotated[
     WithJsonSchema({"x-kubernetes-int-or-string": True, "maxLength": MAX_LENGTH, "pattern": PATTERN}),
 ]
 """A non-negative quantity: a Decimal in Python, a string or an integer in the API."""
+
+
+def _validate_positive(value: Decimal) -> Decimal:
+    if value == 0:
+        raise ValueError("can't be 0; leave it out where it isn't known")
+    return value
+
+
+PositiveQuantity = Annotated[Quantity, AfterValidator(_validate_positive)]
+"""A quantity above zero, for facts that are left out where they aren't known."""

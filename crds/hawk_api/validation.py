@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from hawk_api import names, policy
-from hawk_api.base import API_VERSION, Model
+from hawk_api.base import API_VERSION, DNS_LABEL, DNS_SUBDOMAIN, Model
 from hawk_api.policy.violation import error, suggestion
 from hawk_api.v1alpha1 import KINDS, AcceleratorClassSpec, HawkPool
+from hawk_api.v1alpha1.group import NOTATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -81,7 +82,8 @@ def shape_errors(problem: ValidationError, obj: Mapping[str, Any]) -> list[Viola
     return [
         error(path(detail["loc"]), _message(detail, obj))
         for detail in details
-        if detail["type"] != "too_short" or not _has_deeper(detail["loc"], places)
+        if detail["type"] != "default_factory_not_called"
+        and not (detail["type"] == "too_short" and _has_deeper(detail["loc"], places))
     ]
 
 
@@ -111,6 +113,17 @@ def _message(detail: ErrorDetails, obj: Mapping[str, Any]) -> str:
     return f"{shown}: {detail['msg'].lower()}; correct it"
 
 
+_FORMS = {
+    DNS_LABEL: "use lower-case letters, digits and '-', with a letter or digit at both ends",
+    DNS_SUBDOMAIN: "use lower-case letters, digits, '-' and '.', with a letter or digit at both ends",
+    NOTATION: "write axes l c b h s d with an optional level, in brackets where paged, such as '[s1] h s0 d'",
+}
+
+
+def _form(pattern: str) -> str:
+    return _FORMS.get(pattern, f"it must match {pattern}")
+
+
 _MESSAGES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
     "missing": lambda _, __: "is required; add it",
     "enum": lambda given, ctx: f"unsupported value {given}; use {ctx['expected']}",
@@ -127,7 +140,7 @@ _MESSAGES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
     "too_long": lambda _, ctx: f"has too many items; give at most {ctx['max_length']}",
     "string_too_short": lambda _, ctx: f"is too short; give at least {ctx['min_length']} characters",
     "string_too_long": lambda _, ctx: f"is too long; give at most {ctx['max_length']} characters",
-    "string_pattern_mismatch": lambda given, ctx: f"{given} does not match {ctx['pattern']}; correct it",
+    "string_pattern_mismatch": lambda given, ctx: f"{given} is not well formed; {_form(ctx['pattern'])}",
 }
 
 

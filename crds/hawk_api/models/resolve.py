@@ -113,5 +113,5 @@ def _linear(spec: GeometrySpec) -> Attention:
 
 def _need(value: int | None, field: str) -> int:
     if value is None:
-        raise ValueError(f"{field} is needed with this attention; add it")
+        raise ValueError(f"{field} is needed with what else is given; add it")
     return value

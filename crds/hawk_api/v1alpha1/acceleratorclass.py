@@ -2,11 +2,11 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
-from hawk_api.base import DNS_SUBDOMAIN, Column, KindInfo, Model, Resource, rule, rules
+from hawk_api.base import DNS_SUBDOMAIN, Column, KindInfo, Model, Resource, rule, rules, unique
 from hawk_api.duration import Duration
-from hawk_api.quantity import Quantity
+from hawk_api.quantity import PositiveQuantity
 from hawk_api.v1alpha1.enums import LayoutPreset, Precision, Registration, Role
 
 
@@ -33,17 +33,17 @@ class AcceleratorClassSpec(Model):
     )
 
     description: Annotated[str, Field(max_length=256)] | None = None
-    flops: Annotated[dict[Precision, Quantity], Field(max_length=8)] | None = None
+    flops: Annotated[dict[Precision, PositiveQuantity], Field(max_length=8)] | None = None
     """Peak dense operations a second, by number format."""
-    memory: Quantity | None = None
+    memory: PositiveQuantity | None = None
     """Bytes that hold weights and KV."""
-    bandwidth: Quantity | None = None
+    bandwidth: PositiveQuantity | None = None
     """Bytes a second between that memory and the compute units."""
-    power: Quantity | None = None
+    power: PositiveQuantity | None = None
     """Watts at full load."""
-    price: Quantity | None = None
+    price: PositiveQuantity | None = None
     """US dollars to buy one."""
-    price_per_hour: Quantity | None = None
+    price_per_hour: PositiveQuantity | None = None
     """US dollars an hour to rent one."""
     resource_name: (
         Annotated[str, Field(min_length=1, max_length=317, pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$")] | None
@@ -54,7 +54,9 @@ class AcceleratorClassSpec(Model):
     )
     """DeviceClass of resource claims, where devices are claimed and not counted."""
     roles: Annotated[
-        tuple[Role, ...], Field(max_length=3, json_schema_extra={"x-kubernetes-list-type": "set"})
+        tuple[Role, ...],
+        Field(max_length=3, json_schema_extra={"x-kubernetes-list-type": "set"}),
+        AfterValidator(unique),
     ] = (
         Role.PREFILL,
         Role.DECODE,
@@ -64,7 +66,9 @@ class AcceleratorClassSpec(Model):
     native_tile: LayoutPreset | None = None
     """Layout that its matrix units read best."""
     registration: Annotated[
-        tuple[Registration, ...], Field(max_length=3, json_schema_extra={"x-kubernetes-list-type": "set"})
+        tuple[Registration, ...],
+        Field(max_length=3, json_schema_extra={"x-kubernetes-list-type": "set"}),
+        AfterValidator(unique),
     ] = (Registration.HOST,)
     """How its memory can be registered, the preferred first."""
     startup: Duration | None = None

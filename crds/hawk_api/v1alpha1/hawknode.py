@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from hawk_api import addresses
-from hawk_api.base import Column, Int, KindInfo, Model, Name, ReportModel, Resource, Short, list_map
+from hawk_api.base import Column, Int, KindInfo, Model, Name, ReportModel, Resource, Short, list_map, unique
 from hawk_api.conditions import Condition
 from hawk_api.v1alpha1.status import Count
 
@@ -43,12 +43,21 @@ class Peer(Model):
     epoch: Epoch
 
 
+def _one_a_node(peers: tuple[Peer, ...]) -> tuple[Peer, ...]:
+    unique(tuple(peer.node for peer in peers))
+    return peers
+
+
 class HawkNodeSpec(Model):
     """What the operator tells an agent."""
 
     expected_epoch: Annotated[str, Field(max_length=64)] | None = None
     """The incarnation that the operator's peers were computed for."""
-    peers: Annotated[tuple[Peer, ...], Field(max_length=MAX_PEERS, json_schema_extra=list_map("node"))] = ()
+    peers: Annotated[
+        tuple[Peer, ...],
+        Field(max_length=MAX_PEERS, json_schema_extra=list_map("node")),
+        AfterValidator(_one_a_node),
+    ] = ()
     """Agents to keep links with."""
     trust_bundle: Annotated[str, Field(max_length=16384)] | None = None
     """PEM certificates of the signer that peers are trusted by."""

@@ -62,7 +62,7 @@ SHAPES: list[tuple[dict[str, Any], str]] = [
         "spec.groups[0].role: unsupported value 'prefill'; use 'Prefill', 'Decode'",
     ),
     ({"groups": [{"name": "a", "template": None}]}, "spec.groups[0].role: is required; add it"),
-    ({"groups": [group("A")]}, "spec.groups[0].name: 'A' does not match"),
+    ({"groups": [group("A")]}, "spec.groups[0].name: 'A' is not well formed; use lower-case letters"),
     ({"groups": [group("x" * 64)]}, "spec.groups[0].name: is too long; give at most 63 characters"),
     (
         {"groups": [group(acceleratorsPerReplica="500m")]},
@@ -97,7 +97,10 @@ SHAPES: list[tuple[dict[str, Any], str]] = [
         {"scaling": {"ratio": {"min": 62}}},
         "spec.scaling.ratio.min: 62 is not a ratio; write prefill:decode in quotes",
     ),
-    ({"traffic": {"prometheus": {"url": "p:9090"}}}, "spec.traffic.prometheus.url: 'p:9090' does not match"),
+    (
+        {"traffic": {"prometheus": {"url": "p:9090"}}},
+        "spec.traffic.prometheus.url: 'p:9090' is not well formed; it must match",
+    ),
     ({"drain": None}, "spec.drain: None is not an object; write its fields"),
 ]
 

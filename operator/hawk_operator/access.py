@@ -12,7 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from hawk_operator.cluster_api import ApiCallError, ClusterApi, NotFoundError
+from hawk_operator.cluster_api import ClusterApi, NotFoundError
 from hawk_operator.resources import ACCESS_REVIEW, Kind
 
 if TYPE_CHECKING:
@@ -73,9 +73,8 @@ class Access:
         return answer
 
     def usable(self, verb: str, kind: Kind, namespace: str = "") -> bool:
-        """Both; False also when the API server could not be asked (it is asked again next time)."""
-        try:
-            return self.served(kind) and self.allowed(verb, kind, namespace)
-        except ApiCallError as error:
-            _log.debug("access: %s", error)
-            return False
+        """Whether the kind is served and the verb allowed.
+
+        Raises ApiCallError when the API server can't be asked just now: not knowing is not a refusal.
+        """
+        return self.served(kind) and self.allowed(verb, kind, namespace)

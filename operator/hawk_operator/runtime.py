@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 from hawk_operator.access import Access
-from hawk_operator.cluster_api import ApiCallError, ClusterApi
+from hawk_operator.cluster_api import ApiCallError, ClusterApi, NotFoundError
 from hawk_operator.events import Recorder
 from hawk_operator.health import Activity, HealthServer, Progress, alive, ready
 from hawk_operator.leader import Leadership
@@ -23,9 +23,8 @@ from hawk_operator.throttle import Gate
 from hawk_operator.workqueue import WorkQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hawk_operator.reconcile.context import Context
+    from hawk_operator.resources import Kind
     from hawk_operator.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -119,35 +118,45 @@ class Operator:
         from hawk_operator.periodic import Pulse, Resync  # noqa: PLC0415
         from hawk_operator.reconcile.pool import PoolReconciler  # noqa: PLC0415
         from hawk_operator.reconcile.wiring import WiringReconciler  # noqa: PLC0415
+        from hawk_operator.trust_loop import TrustLoop  # noqa: PLC0415
         from hawk_operator.workers import Workers  # noqa: PLC0415
 
         context = self._context()
-        if not self._wait_for_kinds(context):
+        asked = self._ask(context)
+        if asked is None:
             return []
-        allowed = [kind for kind in (NODE, CLASS) if context.access.usable("watch", kind)]
+        allowed, signs = asked
         pools, wiring = PoolReconciler(context), WiringReconciler(context)
         return [
             Watcher(self._settings, Marks(context, time.time), self._metrics, watched(allowed)),
             Resync(context, self._leadership, self._activity),
             Pulse(context, self._leadership),
             Workers(context, pools, wiring, self._leadership, self._activity),
-            *self._trust(context),
+            *([TrustLoop(context, self._metrics.registry)] if signs else ()),
         ]
 
-    def _wait_for_kinds(self, context: Context) -> bool:
-        """Wait until the cluster serves HawkPools; False when asked to end before that."""
-        said = False
+    def _ask(self, context: Context) -> tuple[list[Kind], bool] | None:
+        """Which of the cluster's kinds may be watched, and whether certificates are signed here.
+
+        Waits until the cluster serves HawkPools and answers; None when asked to end before that.
+        """
+        from hawk_operator.trust_loop import signs_here  # noqa: PLC0415
+
+        said = ""
         while not self._stop.is_set() and not self._leadership.lost.is_set():
             try:
                 context.api.document(f"/apis/{POOL.group}/{POOL.version}")
+                allowed = [kind for kind in (NODE, CLASS) if context.access.usable("watch", kind)]
+                return allowed, signs_here(context)
+            except NotFoundError as error:
+                problem = f"the cluster doesn't serve HawkPools yet ({error}); apply the CRDs"
             except ApiCallError as error:
-                if not said:
-                    _log.warning("the cluster doesn't serve HawkPools yet (%s); apply the CRDs", error)
-                    said = True
-                self._stop.wait(2.0)
-            else:
-                return True
-        return False
+                problem = str(error)
+            if problem != said:
+                _log.warning("start: %s", problem)
+                said = problem
+            self._stop.wait(2.0)
+        return None
 
     def _context(self) -> Context:
         from hawk_operator.reconcile.act import Actor  # noqa: PLC0415
@@ -174,12 +183,6 @@ class Operator:
             memories=Memories(),
             shared=Shared(),
         )
-
-    def _trust(self, context: Context) -> Sequence[Part]:
-        """The signer of the agents' certificates, where this account may sign."""
-        from hawk_operator.trust_loop import trust_loop  # noqa: PLC0415
-
-        return trust_loop(context, self._metrics.registry)
 
     def _progress(self) -> Progress:
         return self._activity.progress(

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from hawk_operator.cluster_api import ApiCallError, NotFoundError, RefusedError
+from hawk_operator.cluster_api import NotFoundError, RefusedError
 from hawk_operator.trust.metrics import TrustMetrics
 from hawk_operator.trust.resources import REQUEST, SECRET
 from hawk_operator.trust.signer import Settings, run
@@ -53,16 +53,17 @@ class TrustLoop:
         self._thread.join(timeout)
 
 
-def trust_loop(context: Context, registry: CollectorRegistry) -> list[TrustLoop]:
-    """The loop in a list, or none where nothing is signed here: no right to, or no place for a key."""
+def signs_here(context: Context) -> bool:
+    """Whether this installation signs: the account may see requests, and there is a Secret for the key.
+
+    Raises ApiCallError when the API server can't be asked just now.
+    """
     settings = context.settings
     if not context.access.usable("list", REQUEST):
-        return []
+        return False
     try:
         context.api.get(SECRET, settings.ca_secret, settings.system_namespace)
     except (NotFoundError, RefusedError) as error:
         _log.info("trust: certificates are not signed here: %s", error)
-        return []
-    except ApiCallError as error:
-        _log.warning("trust: %s", error)  # the loop itself tries again
-    return [TrustLoop(context, registry)]
+        return False
+    return True

@@ -1,0 +1,240 @@
+"""What the demo promises, step by step: each drives the stage and raises DemoError at what isn't so."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tests.cluster.waiting import until
+
+from .exporter import Mix
+from .llama import Shape
+from .report import DemoError, Report, Step
+from .stage import NODES, Stage
+
+PROMPT_TOKENS = 509
+NEW_TOKENS = 16
+CHUNK_LAYERS = 3
+READY_SECONDS = 60.0
+FOLLOW_SECONDS = 60.0
+WINDOW_SECONDS = 6.0
+HOLD_SECONDS = 4.0
+
+STEPS = [
+    Step("apply", "kubectl apply of a HawkPool: it goes Ready"),
+    Step("transfer", "prefill here, decode there: the same tokens as one process alone"),
+    Step("ratio", "the ratio follows the traffic, returns, and follows an objective"),
+    Step("restart", "the decode agent is killed, and is wired again when it comes back"),
+]
+
+RETRIEVAL = Mix("retrieval", requests_per_second=20, prompt_tokens=3500, output_tokens=200)
+AGENTS = Mix("agents", requests_per_second=20, prompt_tokens=1500, output_tokens=500)
+MIXED = Mix("mixed", requests_per_second=20, prompt_tokens=3500, output_tokens=140)
+THUMB_RULES = {"1:2", "1:4"}
+
+
+@dataclass
+class Demo:
+    """One run: the stage it runs on, what it says, and what is broken on purpose (empty: nothing)."""
+
+    stage: Stage
+    report: Report
+    broken: str = ""
+    mixes: list[Mix] = field(default_factory=list)
+    _expected: dict[str, Any] | None = None
+
+    def run(self) -> None:
+        """The report's steps in turn; raises DemoError at the first that fails."""
+        for name in self.report.steps:
+            with self.report.step(name) as step:
+                getattr(self, name)(step)
+
+    def apply(self, step: Step) -> None:
+        """The pool goes Ready, with every condition that Ready rests on."""
+        stage = self.stage
+        stage.start_operator()
+        stage.apply_pool()
+        for role in ("decode", "prefill"):
+            stage.start_agent(role, fault=self._fault(role))
+            stage.start_worker(role)
+        stage.start_worker("alone")
+        started = time.monotonic()
+        self._until("the pool to be Ready", lambda pool: condition(pool, "Ready")["status"] == "True")
+        pool = stage.pool()
+        step.facts["conditions"] = pool["status"]["conditions"]
+        self.report.say("\n".join(stage.table()))
+        self.report.say(
+            "  The pods are kwok's and run no engine; MemoryRegistered, Wired and TransferVerified come from "
+            "the two real agents, on " + " and ".join(NODES.values()) + "."
+        )
+        for kind in ("MemoryRegistered", "Wired", "TransferVerified"):
+            self._require(pool, kind)
+        step.detail = f"Ready {time.monotonic() - started:.1f} s after the agents started"
+
+    def transfer(self, step: Step) -> None:
+        """One request: prefill, translated transfer, decode; tokens and bytes equal to one process alone."""
+        step.facts.update(self._request("first", self.stage.workers["decode"].ask, prompt_seed=1))
+        facts = step.facts
+        self.report.say(f"  tokens, one process alone: {facts['tokens_alone']}")
+        self.report.say(f"  tokens, prefill and decode apart: {facts['tokens']}")
+        self.report.say(f"  destination SHA-256 {facts['sha256']}, digest {facts['digest']}")
+        step.detail = (
+            f"{len(facts['tokens'])} tokens equal; {facts['bytes'] / 1e6:.1f} MB in {facts['chunks']} chunks "
+            f"by {facts['transport']}, {facts['hidden_share']:.0%} hidden, "
+            f"{facts['exposed_ms']:.0f} ms exposed"
+        )
+
+    def ratio(self, step: Step) -> None:
+        """Traffic changes and the ratio with it; no ratio stands in the demo but the two rules of thumb."""
+        seen = step.facts["ratios"] = []
+        self._follow(seen, RETRIEVAL, lambda ratio: ratio == "1:2")
+        self._follow(seen, AGENTS, lambda ratio: ratio == "1:4")
+        mixed = self._follow(seen, MIXED, lambda ratio: ratio not in THUMB_RULES)
+        self.stage.patch_pool({"objectives": {"itl": {"target": "4ms"}}})
+        tight = self._follow(
+            seen, MIXED, lambda ratio: ratio not in {mixed, *THUMB_RULES}, "under ITL P99 < 4 ms "
+        )
+        self.stage.patch_pool({"objectives": {"itl": {"target": "20ms"}}})
+        self._follow(seen, RETRIEVAL, lambda ratio: ratio == "1:2")
+        for mix in self.mixes:
+            self._follow(seen, mix, lambda _: True)
+        step.facts["events"] = self._events()
+        step.detail = (
+            f"1:2 → 1:4 → {mixed} → {tight} (ITL 4 ms) → 1:2, in {len(self.report.decisions)} decisions"
+        )
+
+    def restart(self, step: Step) -> None:
+        """kill -9 of the decode agent: noticed, wired again under a new epoch, the other side untouched."""
+        stage = self.stage
+        decode, prefill = stage.workers["decode"], stage.agents["prefill"]
+        stale = decode.ask("reserve", request="before", tokens=PROMPT_TOKENS)
+        before = self._epoch("decode")
+        killed = time.monotonic()
+        stage.agents.pop("decode").kill()
+        self._until("Wired to be no longer True", lambda pool: condition(pool, "Wired")["status"] != "True")
+        noticed = time.monotonic() - killed
+        step.facts["noticed"] = condition(stage.pool(), "Wired")
+        self.report.say(f"  after {noticed:.1f} s: {step.facts['noticed']['message']}")
+        stage.start_agent("decode", fault=self._fault("decode"))
+        started = time.monotonic()
+        self._until("the pool to be Ready again", lambda pool: condition(pool, "Ready")["status"] == "True")
+        rewired = time.monotonic() - started
+        after = self._epoch("decode")
+        if before == after:
+            raise DemoError(f"the agent restarted and still has epoch {after}")
+        if prefill.pid != stage.agents["prefill"].pid or prefill.poll() is not None:
+            raise DemoError("the prefill agent was restarted")
+        if self.broken == "stale-epoch":
+            self._push(stale)
+        self._refused(stale)
+        step.facts.update(self._request("second", decode.ask, prompt_seed=2), noticed_seconds=noticed)
+        step.detail = (
+            f"noticed in {noticed:.1f} s, Ready {rewired:.1f} s after its return; tokens equal again"
+        )
+
+    def _request(self, name: str, decode: Callable[..., Any], prompt_seed: int) -> dict[str, Any]:
+        rng = np.random.default_rng(prompt_seed)
+        prompt = [int(token) for token in rng.integers(0, Shape().vocabulary, PROMPT_TOKENS)]
+        alone = self.stage.workers["alone"]
+        alone.start_ask("generate", prompt=prompt, count=NEW_TOKENS)
+        ticket = decode("reserve", request=name, tokens=PROMPT_TOKENS)
+        made = self._push(ticket, prompt)
+        received = decode("decode", first=made["first"], count=NEW_TOKENS)
+        result = self.stage.workers["prefill"].ask("result")
+        expected = alone.answer()
+        facts = {**made, **result, **received, "tokens_alone": expected["tokens"]}
+        if not result["ok"] or not result["verified"]:
+            raise DemoError(f"the transfer ended as {result['outcome']}: {result['message']}")
+        if received["sha256"] != expected["sha256"]:
+            raise DemoError(f"destination {received['sha256']}, one process alone has {expected['sha256']}")
+        if received["tokens"] != expected["tokens"]:
+            raise DemoError(f"tokens {received['tokens']}, one process alone gives {expected['tokens']}")
+        return facts
+
+    def _push(self, ticket: bytes, prompt: list[int] | None = None) -> dict[str, Any]:
+        made: dict[str, Any] = self.stage.workers["prefill"].ask(
+            "prefill", prompt=prompt or [1] * PROMPT_TOKENS, ticket=ticket, chunk_layers=CHUNK_LAYERS
+        )
+        return made
+
+    def _refused(self, stale: bytes) -> None:
+        """The control: a ticket of the agent's earlier life opens nothing."""
+        try:
+            self._push(stale)
+        except RuntimeError as error:
+            self.report.say(f"  a ticket from before the restart is refused: {error}")
+        else:
+            raise DemoError("a ticket from before the restart was taken")
+
+    def _follow(
+        self, seen: list[dict[str, Any]], mix: Mix, wanted: Callable[[str], bool], why: str = ""
+    ) -> str:
+        """Play a mix until a decision about it gives a wanted ratio and the pool has it."""
+        self.stage.play(mix)
+        started = time.time()
+        held: dict[str, float] = {}
+
+        def follows(pool: dict[str, Any]) -> bool:
+            status, now = pool["status"], time.time()
+            if not all(group["desired"] == group["ready"] for group in status["groups"]):
+                held.clear()
+                return False
+            # Until a window has passed, metrics speak of two mixes, and a ratio may be on its way.
+            since = held.setdefault(status["ratio"], now)
+            return now - started > WINDOW_SECONDS and wanted(status["ratio"]) and now - since > HOLD_SECONDS
+
+        self._until(f"the ratio to follow {mix.name} traffic", follows, FOLLOW_SECONDS)
+        pool = self.stage.pool()
+        ratio, newest = pool["status"]["ratio"], pool["status"]["decisions"][0]
+        seconds = time.time() - started
+        seen.append({"traffic": mix.name, "why": why, "ratio": ratio, "seconds": seconds, "decision": newest})
+        self.report.say(f"  {mix.name} {why}→ {ratio} after {seconds:.0f} s: {newest['message']}")
+        return str(ratio)
+
+    def _events(self) -> list[dict[str, str]]:
+        found = self.stage.cluster.get("events")["items"]
+        return [{"reason": e["reason"], "message": e["message"]} for e in found if e["reason"]]
+
+    def _epoch(self, role: str) -> str:
+        return str(self.stage.cluster.get("hawknode", NODES[role])["status"]["epoch"])
+
+    def _fault(self, role: str) -> str:
+        return self.broken if role == "decode" and self.broken in {"swap-heads", "drop-chunk"} else ""
+
+    def _require(self, pool: dict[str, Any], kind: str) -> None:
+        found = condition(pool, kind)
+        if found["status"] != "True":
+            raise DemoError(f"{kind} is {found['status']}: {found.get('message', '')}")
+
+    def _until(
+        self, what: str, holds: Callable[[dict[str, Any]], bool], timeout: float = READY_SECONDS
+    ) -> None:
+        def probe() -> bool:
+            self.stage.check()
+            pool = self.stage.pool()
+            self.report.watch(pool, self.stage.table())
+            return "status" in pool and bool(pool["status"].get("conditions")) and holds(pool)
+
+        try:
+            until(probe, what=what, timeout=timeout, interval=0.5, ignore=(KeyError, IndexError))
+        except TimeoutError as error:
+            self.report.say(self.stage.cluster.kubectl("get", "nodes,pods,hawknodes,events", "-o", "wide"))
+            if self.stage.operator:
+                self.report.say(self.stage.operator.tail())
+            raise DemoError(f"{error}; {unmet(self.stage.pool())}") from error
+
+
+def condition(pool: dict[str, Any], kind: str) -> dict[str, Any]:
+    """One condition of the pool; Unknown where it isn't there yet."""
+    conditions = pool.get("status", {}).get("conditions", [])
+    missing = {"type": kind, "status": "Unknown", "reason": "NotReported", "message": "not reported yet"}
+    return next((c for c in conditions if c["type"] == kind), missing)
+
+
+def unmet(pool: dict[str, Any]) -> str:
+    """The conditions that aren't True, with their reasons."""
+    conditions = pool.get("status", {}).get("conditions", [])
+    rest = [f"{c['type']}={c['status']} ({c['reason']}: {c['message']})" for c in conditions]
+    return "; ".join(line for line in rest if "=True" not in line) or "all conditions are True"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from hawk_api import duration
@@ -13,7 +13,7 @@ from hawk_api.quantity import parse as parse_quantity
 from hawk_api.v1alpha1 import AcceleratorClass, AcceleratorClassSpec, HawkPool
 from hawk_api.validation import validate
 from hawk_operator.cli.validate import load
-from hawk_operator.payoff.assumptions import DEFAULTS, Given
+from hawk_operator.payoff.assumptions import Given
 from hawk_operator.payoff.checks import InputError, positive
 from hawk_operator.payoff.live import given_by_status
 
@@ -127,12 +127,11 @@ def _classes(bodies: Sequence[dict[str, Any]]) -> dict[str, AcceleratorClassSpec
 
 def assumed(given: Given, texts: Sequence[str]) -> Given:
     """Return what is given with NAME=VALUE applied to any other of its inputs."""
+    names = sorted({field.name for field in fields(Given)} - {"source"})
     for text in texts:
         name, _, value = text.partition("=")
-        if name not in DEFAULTS:
-            raise InputError(
-                "--assume", f"{text} names no input", f"NAME is one of {', '.join(sorted(DEFAULTS))}"
-            )
+        if name not in names:
+            raise InputError("--assume", f"{text} names no input", f"NAME is one of {', '.join(names)}")
         try:
             number = float(value)
         except ValueError:

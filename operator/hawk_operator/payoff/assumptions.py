@@ -55,6 +55,7 @@ class Given:
     registration_seconds: float | None = None
     message_seconds: float | None = None
     role_changes_per_hour: float | None = None
+    path_share: float | None = None
     source: str = "given"
 
 

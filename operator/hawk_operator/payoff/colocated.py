@@ -179,12 +179,16 @@ def colocated(scenario: Scenario, part: Part) -> Candidate:
     return min(found, key=cheapest_first)
 
 
-def cheapest_first(candidate: Candidate) -> tuple[bool, float, float]:
-    """Order candidates: those that meet everything first, then by cost, then by energy, then by devices."""
-    cost = candidate.usd_per_million_tokens
-    energy = candidate.joules_per_token
+def cheapest_first(candidate: Candidate) -> tuple[bool, bool, bool, float, float]:
+    """Order candidates: what meets everything first, then what has figures, then by cost, then by energy.
+
+    Without a price devices are counted instead, after all that have one.
+    """
+    cost, energy = candidate.usd_per_million_tokens, candidate.joules_per_token
     return (
         candidate.standing != "meets",
+        not candidate.pools,
+        cost is None,
         candidate.devices if cost is None else cost,
         inf if energy is None else energy,
     )

@@ -8,7 +8,7 @@ from .candidate import Candidate, Kind
 from .colocated import cheapest_first, colocate, why_missed
 from .handover import contention_seconds, hand_over
 from .serving import Limit
-from .split import MOST_LINK, decode_side
+from .split import MANY, MOST_LINK, decode_problem, decode_side, fit_problem
 from .ways import finish, miss, pool_use, smallest
 
 if TYPE_CHECKING:
@@ -26,8 +26,18 @@ def offload(scenario: Scenario) -> Candidate:
     title = f"decodes moved from {first.device.name} to {second.device.name}"
     tried = [found for share in SHARES if (found := _offload(scenario, title, share)) is not None]
     if not tried:
-        return miss(Kind.OFFLOAD, title, "weights don't fit both devices, or the link can't carry the shares")
+        return miss(Kind.OFFLOAD, title, _why_none(scenario))
     return min(tried, key=cheapest_first)
+
+
+def _why_none(scenario: Scenario) -> str:
+    """Return why no share of the decodes can be moved."""
+    second = scenario.decode.replica
+    problem = fit_problem(scenario, scenario.prefill.replica, second)
+    alone = decode_side(scenario, second, MANY, 0.0)
+    if problem or alone.limit is not Limit.NONE:
+        return problem or decode_problem(scenario, alone)
+    return "the link can't carry a quarter of the decodes"
 
 
 def _offload(scenario: Scenario, title: str, share: float) -> Candidate | None:

@@ -97,7 +97,8 @@ def candidates(scenario: Scenario) -> list[Candidate]:
     declared = _safely(Kind.SPLIT, "prefill and decode apart", lambda: split(scenario))
     found.append(declared)
     if declared.standing is Standing.MISSES:
-        found.append(_safely(Kind.SPLIT, "resized", lambda: split(scenario, resize=True)))
+        resized = _safely(Kind.SPLIT, "resized", lambda: split(scenario, resize=True))
+        found += [resized] if resized.pools != declared.pools else []
     found += [
         _safely(Kind.FLEXIBLE, f"roles that change on {part.replica.device.name}", _flexible(scenario, part))
         for part in parts
@@ -121,12 +122,7 @@ def _flexible(scenario: Scenario, part: Part) -> Callable[[], Candidate]:
 
 def rank(found: Sequence[Candidate]) -> list[Candidate]:
     """Return candidates that meet everything by cost, then those that miss, then the unknown."""
-    return sorted(found, key=lambda one: (one.standing is Standing.UNKNOWN, *_order(one)))
-
-
-def _order(candidate: Candidate) -> tuple[bool, bool, float, float]:
-    misses, cost, energy = cheapest_first(candidate)
-    return misses, candidate.usd_per_million_tokens is None, cost, energy
+    return sorted(found, key=lambda one: (one.standing is Standing.UNKNOWN, cheapest_first(one)))
 
 
 def judge(found: Sequence[Candidate]) -> Outcome:

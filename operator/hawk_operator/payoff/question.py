@@ -10,6 +10,7 @@ from hawk_api.v1alpha1 import Precision, Role
 from . import checks
 from .assumptions import PLAIN, Assumption, Given, Inputs, gather
 from .candidate import Standing
+from .paths import WHOLE, LayoutPath, layout_path
 from .scenario import Device, Part, Replica, Scenario, Targets
 from .split import prefill_seconds, split
 from .work import ModelWork
@@ -70,13 +71,45 @@ def ask(
         drain_seconds=spec.drain.timeout,
         drafter=drafter,
     )
+    path, scenario = _path(spec, geometry, classes, given, measured, scenario, (first, second))
     if (given.requests_per_second, measured.requests_per_second) == (None, None):
         scenario, inputs = _with_rate(scenario, inputs)
-    listed = [*_model(work), *_devices(scenario), *inputs.assumptions]
+    listed = [*_model(work), *_devices(scenario), *inputs.assumptions, path]
     if len(spec.groups) > 2:
         names = f"{first.name} and {second.name} of {len(spec.groups)}"
         listed.append(Assumption("groups", names, "", "the first of each role is priced"))
     return Question(scenario, tuple(listed), splits=first.name != second.name)
+
+
+def _path(  # noqa: PLR0917 -- all of a question
+    spec: HawkPoolSpec,
+    geometry: Geometry,
+    classes: Mapping[str, AcceleratorClassSpec],
+    given: Given,
+    measured: Given,
+    scenario: Scenario,
+    groups: tuple[GroupSpec, GroupSpec],
+) -> tuple[Assumption, Scenario]:
+    """Return the share of the link that the layouts leave; a measured rate has it in already."""
+    option = "--assume path_share="
+    if given.path_share is not None:
+        share = checks.positive(option, checks.share(option, given.path_share))
+        path = LayoutPath(share, given.source)
+    elif given.link_bytes_per_second is None and measured.link_bytes_per_second is not None:
+        path = LayoutPath(1.0, "the link's rate was measured end to end, layouts included")
+    elif groups[0].name == groups[1].name:
+        path = WHOLE
+    else:
+        path = layout_path(
+            *groups,
+            classes,
+            geometry,
+            dtype=spec.model.kv_dtype,
+            tokens=scenario.workload.prompt_tokens,
+            link_bytes_per_second=scenario.link.bytes_per_second,
+        )
+    listed = Assumption("path_share", path.share, "", path.how, option=option)
+    return listed, replace(scenario, path_share=path.share)
 
 
 def _with_rate(scenario: Scenario, inputs: Inputs) -> tuple[Scenario, Inputs]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_LINK", "Sided", "decode_side", "prefill_seconds", "split"]
 
+MANY = 10_000
+"""Replicas among which each has next to nothing to do."""
 MOST_LINK = LINK_UTILISATION
 """Load of a link beyond which transfers queue behind each other: the same as in sizing."""
 
@@ -90,7 +92,7 @@ def sided(scenario: Scenario, first: Replica, second: Replica) -> Sided | None:
     problem, decodes = "", smallest(lambda n: decoding(n).limit is Limit.NONE, by_link)
     if decodes is None:
         problem, decodes = (
-            _decode_problem(scenario, decoding(10_000)),
+            decode_problem(scenario, decoding(MANY)),
             _keeping_up(scenario, second, handover, by_link),
         )
         if decodes is None:
@@ -137,7 +139,8 @@ def _keeping_up(scenario: Scenario, replica: Replica, handover: Handover, least:
     )
 
 
-def _decode_problem(scenario: Scenario, alone: Decoding) -> str:
+def decode_problem(scenario: Scenario, alone: Decoding) -> str:
+    """Return what a decode misses even where each replica has next to nothing to do."""
     target = scenario.targets.itl
     if alone.limit is Limit.ITL and target:
         alone_ms = alone.itl_seconds * 1e3
@@ -165,7 +168,8 @@ def split(scenario: Scenario, *, resize: bool = False) -> Candidate:
     return min(tried, key=cheapest_first)
 
 
-def _fit_problem(scenario: Scenario, *replicas: Replica) -> str:
+def fit_problem(scenario: Scenario, *replicas: Replica) -> str:
+    """Return which replica the weights don't fit, empty when they fit all."""
     for replica in replicas:
         room = replica.room(scenario.efficiency)
         if scenario.work.weight_bytes >= room:
@@ -177,7 +181,7 @@ def _fit_problem(scenario: Scenario, *replicas: Replica) -> str:
 
 
 def _priced(scenario: Scenario, title: str, first: Replica, second: Replica, *, bounded: bool) -> Candidate:
-    problem = _fit_problem(scenario, first, second)
+    problem = fit_problem(scenario, first, second)
     found = None if problem else sided(scenario, first, second)
     if found is None:
         return miss(Kind.SPLIT, title, problem or "no number of replicas keeps up")

@@ -94,9 +94,9 @@ def condition(
     assert traffic is not None
     given = traffic if isinstance(traffic, Given) else given_by(traffic)
     rate = link_bytes_per_second or given.link_bytes_per_second
-    given = replace(given, link_bytes_per_second=rate or ANY_LINK)
+    link = Given(link_bytes_per_second=rate or ANY_LINK, source="measured end to end")
     try:
-        question = ask(spec, geometry, classes, given)
+        question = ask(spec, geometry, classes, replace(given, link_bytes_per_second=None), measured=link)
         return _decided(question) if rate else _for_any_link(question)
     except checks.MissingInputError as missing:
         return PaysOff(None, Reason.NOT_ENOUGH_KNOWN, str(missing))

@@ -1,0 +1,1 @@
+"""The planner against a real API server."""

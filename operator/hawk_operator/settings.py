@@ -59,6 +59,9 @@ class Settings:
     agent_namespace: str = ""
     """Where the agents run; empty for the system namespace."""
 
+    agent_socket_directory: str = "/run/hawk"
+    """Directory of the agent's socket on each node, mounted into workers; empty mounts nothing."""
+
     agent_service_account: str = "hawk-agent"
     """Whose certificate requests are signed."""
 
@@ -125,6 +128,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     flag("retry_period", float, "seconds between two looks at the Lease")
     flag("watch_timeout", float, "seconds after which a watch is begun anew")
     flag("agent_namespace", str, "namespace of the agents; empty for the system namespace")
+    flag("agent_socket_directory", str, "node directory of the agent's socket, for workers; empty for none")
     flag("agent_service_account", str, "service account whose certificate requests are signed")
     flag("ca_secret", str, "Secret of the signing authority")
     flag("trust_config_map", str, "ConfigMap with the authority's certificates")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hawk_operator.reconcile.memory import Memory
     from hawk_operator.reconcile.observe import Group
     from hawk_operator.reconcile.plan import Plan
+    from hawk_operator.settings import Settings
     from hawk_operator.workloads.drain import Drain
 
 _log = logging.getLogger(__name__)
@@ -46,9 +47,10 @@ class Outcome:
 class Actor:
     """Writes children, scales and drain marks."""
 
-    def __init__(self, api: ClusterApi, metrics: Metrics) -> None:
+    def __init__(self, api: ClusterApi, metrics: Metrics, settings: Settings) -> None:
         self._api = api
         self._metrics = metrics
+        self._settings = settings
 
     def carry_out(self, case: Case, plan: Plan) -> Outcome:
         """Do the step. Shrinking comes first; what grows was given only room that is free without it."""
@@ -94,7 +96,9 @@ class Actor:
                 self._scale(case, group, replicas)
         else:
             device = case.classes.get(group.spec.accelerator_class or "")
-            wanted = children.render(case.pool, group.spec, device, replicas)
+            wanted = children.render(
+                case.pool, group.spec, device, replicas, self._settings.agent_socket_directory
+            )
             if group.conflict:
                 del wanted["spec"]["replicas"]  # another controller's: leave it its field
             if not self._apply(wanted, group.child, case.memory):

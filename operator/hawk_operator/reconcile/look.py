@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Final
 
-from hawk_operator.traffic import GroupTarget, Source, Window, collect
+from hawk_operator.traffic import GroupTarget, Source, Window
+from hawk_operator.traffic.collect import collect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

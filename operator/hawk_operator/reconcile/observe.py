@@ -35,6 +35,8 @@ class Group:
     """The kind of a scale target that was found."""
     trouble: tuple[Reason, str] | None = None
     conflict: str = ""
+    refused: str = ""
+    """Why its pods can't be created, such as a quota or a pod security level."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,9 @@ class Observer:
             reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": child["metadata"]["name"]}
             target = target_of(reference, str(pool.metadata.namespace))
             other = conflict(target, None, (), self._snapshot.autoscalers())
-        return Group(spec, found, child=child, trouble=trouble, conflict=other)
+        return Group(
+            spec, found, child=child, trouble=trouble, conflict=other, refused=refused_pods(child or {})
+        )
 
     def _scaled(self, pool: HawkPool, body: Object, spec: GroupSpec, live: frozenset[str]) -> Group:
         reference = spec.scale_target_ref
@@ -122,6 +126,14 @@ class Observer:
         target = target_of(reference.to_dict(), namespace)
         other = conflict(target, body, self._snapshot.pools(), self._snapshot.autoscalers())
         return Group(spec, found, target=kind, conflict=other)
+
+
+def refused_pods(child: Mapping[str, Any]) -> str:
+    """What the API server says to a Deployment's pods when it refuses them; "" when it doesn't."""
+    for condition in (child.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
+            return str(condition.get("message") or condition.get("reason"))
+    return ""
 
 
 def owned(child: Mapping[str, Any], uid: str | None) -> bool:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from hawk_api.conditions import ConditionType, make, set_condition
+from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkPoolStatus
 from hawk_operator.cluster_api import NotFoundError
 from hawk_operator.events import Happening, transitions
@@ -18,7 +19,6 @@ from hawk_operator.wiring.links import judge as judge_links
 from hawk_operator.wiring.place import sides_of
 
 if TYPE_CHECKING:
-    from hawk_api.reasons import Reason
     from hawk_operator.cluster_api import Object
     from hawk_operator.reconcile.act import Outcome
     from hawk_operator.reconcile.case import Case
@@ -118,6 +118,8 @@ def _group_facts(group: Group, decision: Decision | None, outcome: Outcome | Non
     name = group.spec.name
     decided = decision.replicas.get(name) if decision is not None else None
     trouble = group.trouble or (outcome.troubles.get(name) if outcome is not None else None)
+    if trouble is None and group.refused:
+        trouble = (Reason.CHILD_REFUSED, group.refused)
     return GroupFacts(
         name=name,
         role=group.spec.role.value,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 HASH: Final = labels.PREFIX + "applied"
 MANAGED: Final = {labels.MANAGED_BY: labels.MANAGER}
+_SOCKET_VOLUME: Final = "hawk-agent"
 _ZONE: Final = "topology.kubernetes.io/zone"
 
 Object = dict[str, Any]
@@ -53,9 +54,16 @@ def group_labels(pool: str, group: str) -> dict[str, str]:
     return {**pool_labels(pool), labels.GROUP: group}
 
 
-def render(pool: HawkPool, group: GroupSpec, device: AcceleratorClassSpec | None, replicas: int) -> Object:
+def render(
+    pool: HawkPool,
+    group: GroupSpec,
+    device: AcceleratorClassSpec | None,
+    replicas: int,
+    socket_directory: str = "",
+) -> Object:
     """The Deployment to apply. `device` is the group's class, None on CPUs.
 
+    `socket_directory` is where nodes have the agent's socket; the first container gets it at the same path.
     Raises TemplateError where the template asks for other devices than the group does.
     """
     if group.template is None:
@@ -69,6 +77,8 @@ def render(pool: HawkPool, group: GroupSpec, device: AcceleratorClassSpec | None
     if device is not None and device.resource_name and not uses_claims(template):
         _ask_for_devices(spec, group, device.resource_name)
     _prefer_same_zone(spec, pool.metadata.name)
+    if socket_directory:
+        _mount_socket(spec, socket_directory)
     body: Object = {
         "metadata": {
             "name": name_of(pool.metadata.name, group.name),
@@ -154,6 +164,17 @@ def _whole(value: object, field: str) -> Decimal:
     if number != int(number) or number < 0:
         raise TemplateError(field, f"{value!r} is no whole number of devices; give a whole number")
     return number
+
+
+def _mount_socket(spec: Object, directory: str) -> None:
+    """Give the first container the agent's socket, unless the template mounts something there itself."""
+    container = spec["containers"][0]
+    mounts = container.get("volumeMounts") or []
+    if any(mount.get("mountPath", "").rstrip("/") == directory.rstrip("/") for mount in mounts):
+        return
+    container["volumeMounts"] = [*mounts, {"name": _SOCKET_VOLUME, "mountPath": directory}]
+    volume = {"name": _SOCKET_VOLUME, "hostPath": {"path": directory, "type": "DirectoryOrCreate"}}
+    spec["volumes"] = [*(spec.get("volumes") or []), volume]
 
 
 def _prefer_same_zone(spec: Object, pool: str) -> None:

@@ -75,6 +75,19 @@ def test_claimed_devices_are_not_counted_as_well():
     assert "resources" not in container
 
 
+def test_the_agents_socket_is_mounted_unless_the_template_has_its_own():
+    made = pool(group_spec("both", "Both"))
+    spec = render(made, made.spec.groups[0], None, 1, "/run/hawk")["spec"]["template"]["spec"]
+    assert spec["containers"][0]["volumeMounts"] == [{"name": "hawk-agent", "mountPath": "/run/hawk"}]
+    assert spec["volumes"][0]["hostPath"]["path"] == "/run/hawk"
+
+    own = {"name": "engine", "image": "x", "volumeMounts": [{"name": "mine", "mountPath": "/run/hawk/"}]}
+    made = pool(group_spec("both", "Both", template={"spec": {"containers": [own], "volumes": []}}))
+    spec = render(made, made.spec.groups[0], None, 1, "/run/hawk")["spec"]["template"]["spec"]
+    assert spec["containers"] == [own]
+    assert spec["volumes"] == []
+
+
 def test_rendering_leaves_the_pool_as_it_was():
     made = pool(group_spec("both", "Both", acceleratorClass="h100-sxm5"))
     before = copy.deepcopy(made.spec.groups[0].template)

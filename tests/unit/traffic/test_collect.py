@@ -9,7 +9,8 @@ import time
 import pytest
 
 from hawk_api.reasons import Reason
-from hawk_operator.traffic import GroupTarget, Source, State, collect
+from hawk_operator.traffic import GroupTarget, Source, State
+from hawk_operator.traffic.collect import collect
 from tests.unit.traffic.fake import Hang, Trickle, series, store
 
 GROUPS = (

@@ -66,13 +66,18 @@ class Condition(ReportModel):
     """One condition, in the form that all Kubernetes objects share."""
 
     type: Annotated[str, Field(min_length=1, max_length=64)]
+    """What it is about."""
     status: Status
     reason: Annotated[
         str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z]([A-Za-z0-9_]*[A-Za-z0-9])?$")
     ]
+    """Why, as one word; each is explained in the documentation of conditions."""
     message: Text = ""
+    """Why, for people."""
     last_transition_time: Time | None = None
+    """When the status last changed."""
     observed_generation: Annotated[Int, Field(ge=0)] | None = None
+    """The generation of the spec that it is about."""
 
 
 def set_condition(conditions: Iterable[Condition], new: Condition, now: datetime) -> tuple[Condition, ...]:
@@ -87,11 +92,6 @@ def set_condition(conditions: Iterable[Condition], new: Condition, now: datetime
     if any(c.type == new.type for c in old):
         return tuple(made if c.type == new.type else c for c in old)
     return (*old, made)
-
-
-def get_condition(conditions: Iterable[Condition], kind: str) -> Condition | None:
-    """The condition of that type, if there is one."""
-    return next((c for c in conditions if c.type == kind), None)
 
 
 def make(

@@ -53,12 +53,12 @@ def resources(spec: HawkPoolSpec, context: Context) -> Iterator[Violation]:
 def _refusal(name: str, value: object) -> str | None:
     try:
         number = quantity.parse(value)  # type: ignore[arg-type]  # parse refuses what it can't take
+        if number > 0 and _is_device(name):
+            quantity.parse_devices(value)  # type: ignore[arg-type]  # read above
     except ValueError as problem:
         return str(problem)
     if number < 0:
         return f"{value!r} is negative; give 0 or more"
-    if _is_device(name) and number != number.to_integral_value():
-        return f"{value!r} is not a whole number of devices; give 1, 2, 4, ..."
     return None
 
 

@@ -33,6 +33,7 @@ class AcceleratorClassSpec(Model):
     )
 
     description: Annotated[str, Field(max_length=256)] | None = None
+    """The device's name for people."""
     flops: Annotated[dict[Precision, PositiveQuantity], Field(max_length=8)] | None = None
     """Peak dense operations a second, by number format."""
     memory: PositiveQuantity | None = None

@@ -71,8 +71,11 @@ class ScaleTargetRef(Model):
     api_version: Annotated[
         str, Field(min_length=1, max_length=253, pattern=r"^([a-z0-9.-]+/)?v[a-z0-9]+$")
     ] = "apps/v1"
+    """Its API version, such as apps/v1."""
     kind: Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z][A-Za-z0-9]*$")]
+    """Its kind, such as Deployment."""
     name: Annotated[str, Field(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]
+    """Its name."""
 
 
 def _int_or_percent(value: object) -> int | str:

@@ -39,8 +39,11 @@ class Peer(Model):
     """An agent to keep a link with."""
 
     node: Name
+    """The HawkNode's name."""
     address: HostPort
+    """Where the agent listens: host:port, an IPv6 host in brackets."""
     epoch: Epoch
+    """The incarnation to talk to; another one is refused."""
 
 
 def _one_a_node(peers: tuple[Peer, ...]) -> tuple[Peer, ...]:
@@ -69,6 +72,7 @@ class Region(ReportModel):
     pool: Annotated[str, Field(min_length=1, max_length=317)]
     """namespace/name of the pool."""
     group: Annotated[str, Field(min_length=1, max_length=63)]
+    """The worker's group."""
     worker: Annotated[str, Field(min_length=1, max_length=253)]
     """The engine's pod or process."""
     name: Annotated[str, Field(max_length=63)] | None = None
@@ -76,6 +80,7 @@ class Region(ReportModel):
     layout: Annotated[str, Field(max_length=128)]
     """Fingerprint of the layout."""
     bytes: Annotated[Int, Field(ge=0)]
+    """Size of the memory."""
     epoch: Epoch
     """The incarnation of the worker."""
 
@@ -84,8 +89,11 @@ class LinkProblem(ReportModel):
     """Why a link isn't verified."""
 
     peer: Name
+    """The HawkNode at the other end."""
     reason: Annotated[str, Field(min_length=1, max_length=128)]
+    """What is wrong, as one word."""
     message: Short = ""
+    """What is wrong, for people."""
 
 
 class Links(ReportModel):
@@ -100,19 +108,28 @@ class Links(ReportModel):
     problems: Annotated[
         tuple[LinkProblem, ...], Field(max_length=MAX_PROBLEMS, json_schema_extra=list_map("peer"))
     ] = ()
+    """The first links that aren't verified."""
 
 
 class Rail(ReportModel):
     """A port that transfers can use."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
+    """The port or interface."""
     transport: Annotated[str, Field(max_length=32)]
+    """How bytes go: shm, tcp or verbs."""
     address: Annotated[str, Field(max_length=320)] | None = None
+    """Its IP address."""
     gid: Annotated[str, Field(max_length=64)] | None = None
+    """Its RDMA GID."""
     mtu: Annotated[Int, Field(ge=0, le=65_535)] | None = None
+    """Its active MTU, bytes."""
     max_sge: Count | None = None
+    """Most pieces that one work request gathers or scatters."""
     max_wr: Count | None = None
+    """Most work requests in a queue."""
     max_message_bytes: Annotated[Int, Field(ge=0)] | None = None
+    """Most bytes of one work request."""
 
 
 class HawkNodeStatus(ReportModel):
@@ -134,6 +151,7 @@ class HawkNodeStatus(ReportModel):
     """Regions in all, more than are listed where there are more than the list holds."""
     links: Links = Links()
     rails: Annotated[tuple[Rail, ...], Field(max_length=MAX_RAILS, json_schema_extra=list_map("name"))] = ()
+    """Ports that transfers can use."""
     verified_peers: Annotated[
         tuple[Name, ...], Field(max_length=MAX_PEERS, json_schema_extra={"x-kubernetes-list-type": "set"})
     ] = ()
@@ -141,6 +159,7 @@ class HawkNodeStatus(ReportModel):
     conditions: Annotated[
         tuple[Condition, ...], Field(max_length=16, json_schema_extra=list_map("type"))
     ] = ()
+    """What was proved or found wrong, a type each."""
 
 
 class HawkNode(Resource):

@@ -86,9 +86,11 @@ class HawkPoolStatus(ReportModel):
     conditions: Annotated[
         tuple[Condition, ...], Field(max_length=MAX_CONDITIONS, json_schema_extra=list_map("type"))
     ] = ()
+    """What was proved or found wrong, a type each."""
     groups: Annotated[
         tuple[GroupStatus, ...], Field(max_length=MAX_GROUPS, json_schema_extra=list_map("name"))
     ] = ()
+    """The groups, counted."""
     prefill: Count | None = None
     """Ready workers that can prefill."""
     decode: Count | None = None

@@ -103,7 +103,9 @@ class ConfigMapKey(Model):
     """A key of a ConfigMap in the pool's namespace."""
 
     name: Annotated[str, Field(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]
+    """The ConfigMap."""
     key: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")] = "config.json"
+    """The key that holds the text."""
 
 
 class ModelSpec(Model):
@@ -119,7 +121,7 @@ class ModelSpec(Model):
     )
 
     preset: Annotated[str, Field(min_length=1, max_length=64)] | None = None
-    """A model known by name."""
+    """A model known by name; `hawk kv --list` prints the names."""
     geometry: GeometrySpec | None = None
     """The shape of a model that has no preset."""
     config_map_ref: ConfigMapKey | None = None

@@ -15,6 +15,7 @@ class GroupStatus(ReportModel):
     """One group, counted."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
+    """The group's name."""
     role: Role
     desired: Count = 0
     """Workers that the last decision wants."""
@@ -30,8 +31,11 @@ class DecisionRecord(ReportModel):
     """One decision with what it was made from."""
 
     time: Time
+    """When it was made."""
     reason: Annotated[str, Field(min_length=1, max_length=128)]
+    """Why, as one word."""
     message: Text = ""
+    """Why, for people."""
     prefill: Count
     """Prefill workers wanted."""
     decode: Count

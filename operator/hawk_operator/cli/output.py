@@ -52,11 +52,6 @@ def fail(message: str, code: int = 2) -> NoReturn:
     raise typer.Exit(code)
 
 
-def warn(message: str) -> None:
-    """`warning: message` on stderr."""
-    typer.echo(f"warning: {message}", err=True)
-
-
 def rows(title: str | None, columns: Iterable[str], lines: Iterable[Iterable[object]]) -> Table:
     """A plain table; columns whose name begins with "#" are right-aligned."""
     made = Table(title=title, box=None, pad_edge=False, title_justify="left")

@@ -230,7 +230,7 @@ BAD: list[tuple[str, list[dict[str, Any]], dict[str, Any], str, str]] = [
         [group(template=limits(nvidia_com__gpu="500m")), DECODE],
         {},
         "spec.groups[0].template.spec.containers[0].resources.limits[nvidia.com/gpu]",
-        "not a whole number of devices",
+        "'500m' is not a whole number of devices",
     ),
     (
         "no quantity",

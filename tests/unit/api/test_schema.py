@@ -68,6 +68,20 @@ def test_every_rule_names_an_existing_field_and_a_remedy(kind: str) -> None:
                 found = found["properties"][part]
 
 
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_kubectl_explain_has_something_to_say_of_every_field(kind: str) -> None:
+    silent = [
+        path
+        for path, node in walk(SCHEMAS[kind])
+        if path.startswith((".spec", ".status"))
+        and not path.endswith(("*", "[]"))
+        and not path.startswith(".spec.groups[].template.")
+        and not node.get("description")
+    ]
+
+    assert silent == []
+
+
 def test_a_pool_has_no_scale_subresource() -> None:
     version = generate.definition(HawkPool)["spec"]["versions"][0]
 

@@ -43,7 +43,7 @@ def account(namespace: str, name: str) -> str:
 
 def asked(events: Iterable[Mapping[str, Any]], user: str) -> set[Right]:
     """What a user asked for about resources, refused or not; discovery and health are not resources."""
-    return {_right(event) for event in _of(events, user)} - OPEN
+    return {right for event in _of(events, user) for right in _rights(event)} - OPEN
 
 
 def refused(events: Iterable[Mapping[str, Any]], user: str) -> list[str]:
@@ -85,7 +85,9 @@ def _of(events: Iterable[Mapping[str, Any]], user: str) -> Iterator[Mapping[str,
     return (event for event in events if event["user"]["username"] == user and "objectRef" in event)
 
 
-def _right(event: Mapping[str, Any]) -> Right:
+def _rights(event: Mapping[str, Any]) -> Iterator[Right]:
     about = event["objectRef"]
     name = about["resource"] + (f"/{about['subresource']}" if about.get("subresource") else "")
-    return Right(event["verb"], about.get("apiGroup", ""), name)
+    yield Right(event["verb"], about.get("apiGroup", ""), name)
+    if event["verb"] == "patch" and event.get("responseStatus", {}).get("code") == 201:
+        yield Right("create", about.get("apiGroup", ""), name)  # an apply that made its object

@@ -9,6 +9,7 @@ import shutil
 import pytest
 import yaml
 
+from . import rights
 from .release import CHART, RenderError, helm, named
 
 REFUSED = {
@@ -246,3 +247,44 @@ def test_the_agent_accepts_the_arguments_that_the_chart_gives(render):
     assert (parsed.node, parsed.advertise, parsed.listen) == ("node-a", "10.0.0.1", "0.0.0.0:7400")
     assert (parsed.metrics, parsed.data_port) == ("0.0.0.0:9400", 7401)
     assert str(parsed.socket) == "/run/hawk/agent.sock"
+
+
+def test_each_component_is_given_its_own_rights_and_not_the_others(render):
+    """A comparison with the union of both would hide that one lacks what the other has."""
+    objects = render()
+
+    operator = rights.granted(objects, "hawk-system", "hawk-operator")
+    agent = rights.granted(objects, "hawk-system", "hawk-agent")
+    assert ("patch", "hawkpool.dev", "hawknodes/status") in agent - operator
+    assert ("patch", "hawkpool.dev", "hawkpools/status") in operator - agent
+    assert rights.granted(objects, "elsewhere", "hawk-agent") == set()
+
+
+def test_what_was_asked_is_read_from_the_audit_log():
+    def event(verb, resource, code, user="u", subresource=""):
+        about = {"resource": resource, "apiGroup": "g", "subresource": subresource}
+        status = {"code": code, "message": "no"}
+        return {
+            "user": {"username": user},
+            "verb": verb,
+            "objectRef": about,
+            "responseStatus": status,
+            "requestURI": "/x",
+        }
+
+    events = [
+        event("list", "pools", 200),
+        event("patch", "pools", 201),
+        event("patch", "pools", 200, subresource="status"),
+        event("get", "secrets", 403),
+        event("delete", "pools", 200, user="another"),
+    ]
+
+    assert rights.asked(events, "u") == {
+        ("list", "g", "pools"),
+        ("patch", "g", "pools"),
+        ("create", "g", "pools"),
+        ("patch", "g", "pools/status"),
+        ("get", "g", "secrets"),
+    }
+    assert rights.refused(events, "u") == ["get /x: no"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
+from hawk_api.catalogue import shipped
 from hawk_api.models import ConfigError, parse_config, preset
 from hawk_api.v1alpha1 import DataType
 from hawk_operator.cli.output import Output, OutputOption, emit, fail, rows
@@ -17,6 +18,7 @@ from hawk_operator.payoff.checks import InputError
 from hawk_operator.payoff.draw import write
 from hawk_operator.payoff.published import comparisons
 from hawk_operator.payoff.sweep import parse_sweeps, sweep
+from hawk_operator.payoff.systems import PAIRS, Named, unknown_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -277,6 +279,45 @@ def published(output: OutputOption = Output.TABLE) -> None:
         for row in found
     ]
     emit({"figures": listed}, output, table)
+
+
+@app.command()
+def systems(output: OutputOption = Output.TABLE) -> None:
+    """Pairs of devices that are named for each split, and what isn't known of them."""
+    classes = shipped()
+
+    def one(named: Named) -> dict[str, Any]:
+        unknown = list(unknown_figures(named, classes))
+        return {"name": named.name, "accelerator_class": named.accelerator_class, "unknown": unknown}
+
+    listed: list[dict[str, Any]] = [
+        {
+            "split": str(pair.split),
+            "system": pair.system,
+            "first": one(pair.first),
+            "second": one(pair.second),
+        }
+        for pair in PAIRS
+    ]
+
+    def shown(device: dict[str, Any]) -> str:
+        return ", ".join(device["unknown"]) or "nothing"
+
+    def table() -> Table:
+        lines = (
+            (
+                pair["split"],
+                pair["first"]["name"],
+                shown(pair["first"]),
+                pair["second"]["name"],
+                shown(pair["second"]),
+                pair["system"],
+            )
+            for pair in listed
+        )
+        return rows(None, ("split", "first", "unknown", "second", "unknown", "system"), lines)
+
+    emit({"pairs": listed}, output, table)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from hawk_api.catalogue import shipped
+
 from .cli import answered, runner
 
 if TYPE_CHECKING:
@@ -226,3 +228,18 @@ def test_a_config_that_lacks_a_key_names_it(capsys: pytest.CaptureFixture[str], 
     code, _, err = runner(capsys)("payoff", "pd", "--config", str(path))
     assert code == 2
     assert err.startswith("error: --config: ")
+
+
+def test_named_systems_say_what_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    """A class that is named exists; what it lacks is listed, and a device without one lacks everything."""
+    pairs = answered(runner(capsys), "payoff", "systems")["pairs"]
+    devices = [pair[side] for pair in pairs for side in ("first", "second")]
+    for device in devices:
+        name = device["accelerator_class"]
+        assert name is None or name in shipped()
+        assert (device["unknown"] == ["everything"]) == (name is None)
+        for figure in device["unknown"] if name else ():
+            assert getattr(shipped()[name], figure) is None
+    by_name = {device["name"]: device for device in devices}
+    assert by_name["NVIDIA H100"]["unknown"] == []
+    assert {pair["split"] for pair in pairs} == {"PrefillDecode", "AttentionFFN", "TargetDraft"}

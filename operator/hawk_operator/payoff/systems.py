@@ -1,0 +1,76 @@
+"""Pairs of devices and systems that the pay-off paper names, with the shipped classes that describe them.
+
+A device without a class has no published figures that could be cited: what isn't known is left unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .candidate import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hawk_api.v1alpha1 import AcceleratorClassSpec
+
+__all__ = ["PAIRS", "Named", "Pair", "unknown_figures"]
+
+
+@dataclass(frozen=True)
+class Named:
+    """A device as it is named, and its shipped class; None where there is none."""
+
+    name: str
+    accelerator_class: str | None = None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Devices that share requests, in the order of their work, and the system that pairs them."""
+
+    split: Kind
+    first: Named
+    second: Named
+    system: str = ""
+
+
+H100, H200 = Named("NVIDIA H100", "h100-sxm5"), Named("NVIDIA H200", "h200-sxm")
+A100 = Named("NVIDIA A100", "a100-sxm4-80g")
+RUBIN, LPX = Named("NVIDIA Rubin"), Named("Groq LPX")
+GPU = Named("a GPU")
+
+PAIRS: tuple[Pair, ...] = (
+    Pair(Kind.SPLIT, H100, Named("Rebellions ATOM-Max", "rebellions-atom-max"), "HAWK"),
+    Pair(Kind.SPLIT, H100, Named("Tenstorrent p150", "tenstorrent-p150"), "HAWK"),
+    Pair(Kind.SPLIT, Named("AWS Trainium2", "trainium2"), Named("Cerebras CS-3", "cerebras-cs3")),
+    Pair(Kind.SPLIT, RUBIN, LPX),
+    Pair(Kind.SPLIT, Named("NVIDIA B200", "b200-sxm"), Named("SambaNova SN40L", "sambanova-sn40l")),
+    Pair(Kind.SPLIT, H200, Named("SambaNova SN50")),
+    Pair(Kind.SPLIT, H100, A100, "Splitwise"),
+    Pair(
+        Kind.SPLIT, Named("NVIDIA A100", "a100-sxm4-80g"), Named("NVIDIA A100", "a100-sxm4-80g"), "DistServe"
+    ),
+    Pair(Kind.ATTENTION_FFN, Named("NVIDIA H20", "h20-sxm"), Named("NVIDIA L40S", "l40s"), "MegaScale-Infer"),
+    Pair(Kind.ATTENTION_FFN, RUBIN, LPX),
+    Pair(Kind.ATTENTION_FFN, Named("NVIDIA GB200 NVL72"), Named("NVIDIA GB200 NVL72"), "FastAFD"),
+    Pair(Kind.TARGET_DRAFT, GPU, Named("d-Matrix Corsair")),
+    Pair(Kind.TARGET_DRAFT, RUBIN, LPX),
+    Pair(Kind.TARGET_DRAFT, Named("NVIDIA A800"), Named("Intel Xeon"), "DuoDecoding"),
+    Pair(Kind.TARGET_DRAFT, GPU, GPU, "EAGLE"),
+)
+"""Every pair that is named, in the paper's order of splits."""
+
+FIGURES = ("flops", "memory", "bandwidth", "power", "price", "price_per_hour")
+
+
+def unknown_figures(named: Named, classes: Mapping[str, AcceleratorClassSpec]) -> tuple[str, ...]:
+    """Return the figures of a device that a plan has to be given; a price of either kind is enough."""
+    spec = classes.get(named.accelerator_class or "")
+    if spec is None:
+        return ("everything",)
+    missing = {name for name in FIGURES if not getattr(spec, name)}
+    if not {"price", "price_per_hour"} <= missing:
+        missing -= {"price", "price_per_hour"}
+    return tuple(name for name in FIGURES if name in missing and name != "price_per_hour")

@@ -31,10 +31,12 @@ from hawk_agent.service.metrics import Metrics
 from hawk_agent.service.peers import PeerService
 from hawk_agent.service.settings import PROTOCOL, Settings, host_id
 from hawk_agent.streaming import translation as translations
+from hawk_agent.streaming.job import Job
 from hawk_agent.streaming.lease import Terms
 from hawk_agent.streaming.outcome import Outcome
 from hawk_agent.streaming.receiver import Receiver
-from hawk_agent.streaming.sender import Job, Outgoing
+from hawk_agent.streaming.report import Report
+from hawk_agent.streaming.sender import Outgoing
 from hawk_agent.streaming.table import Held, LeaseTable
 from hawk_agent.transports.faults import equip
 from hawk_agent.transports.shm import SharedMemory
@@ -327,6 +329,10 @@ class Agent:
         self._sending.add(outgoing)
         try:
             report = await outgoing.run()
+        except Exception as error:
+            log.exception("a transfer to %s", outgoing.peer)
+            report = Report(Outcome.INTERNAL, f"{type(error).__name__}: {error}")
+            outgoing.result.set_result(report)
         finally:
             self._sending.discard(outgoing)
         self.metrics.sent(report)

@@ -13,8 +13,8 @@ from hawk_agent.memory import mapping
 from hawk_agent.memory.region import Region
 from hawk_agent.protocol import common_pb2, engine_pb2, peer_pb2
 from hawk_agent.streaming import translation as translations
+from hawk_agent.streaming.job import Job
 from hawk_agent.streaming.lease import State, Terms
-from hawk_agent.streaming.sender import Job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -318,7 +318,7 @@ class Incoming:
         if self._held.lease.state is not leases.State.WRITING:
             return
         progress.add(seal.index, nbytes, self._table.clock(), seconds, digest if self._sample else None)
-        self._spawn(self._finish() if progress.complete else self._held.update(self._held.lease))
+        self._spawn(self._finish() if progress.complete else self._held.notify())
 
     async def _finish(self) -> None:
         """Every chunk is sealed: end access first, then say complete."""
@@ -336,11 +336,12 @@ class Incoming:
             self._metrics.lease_ended(self._held)
         if self._closing is None and not self.finished.done():
             self._closing = asyncio.create_task(self._close())
+            self._closing.add_done_callback(_told)
 
     async def _close(self) -> None:
         """Stop the writer, then hand the blocks back, then tell the sender."""
         held = self._held
-        await held.update(held.lease)
+        await held.notify()
         await self._stop_end()
         await held.update(leases.access_ended(held.lease))
         self._table.retire(held)
@@ -383,7 +384,14 @@ class Incoming:
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
+        task.add_done_callback(_told)
         self._tasks.append(task)
+
+
+def _told(task: asyncio.Task[None]) -> None:
+    """Nothing that runs beside the conversation may fail unheard."""
+    if not task.cancelled() and task.exception() is not None:
+        log.error("a transfer's task failed", exc_info=task.exception())
 
 
 def _digest_bytes(digest: int) -> bytes:

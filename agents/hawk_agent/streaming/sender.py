@@ -13,16 +13,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 from typing import TYPE_CHECKING
 
 import grpc
 
-from hawk_agent.errors import BadRequestError, HawkAgentError, TransportError, TransportTimeoutError
+from hawk_agent.errors import BadRequestError, HawkAgentError, TransportTimeoutError
 from hawk_agent.protocol import peer_pb2
-from hawk_agent.protocol.framing import close_all
 from hawk_agent.streaming import chunks as chunking
 from hawk_agent.streaming import lease as leases
+from hawk_agent.streaming.job import Job, fired
 from hawk_agent.streaming.outcome import Outcome, from_wire
 from hawk_agent.streaming.receiver import mismatch, outcome_of, sample_of
 from hawk_agent.streaming.report import Report
@@ -30,13 +29,13 @@ from hawk_agent.streaming.translation import to_wire
 from hawk_agent.transports.base import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine
     from concurrent.futures import ThreadPoolExecutor
 
-    from hawk_agent.memory.region import Region
-    from hawk_agent.protocol import engine_pb2, peer_pb2_grpc
-    from hawk_agent.streaming.translation import Translation
+    from hawk_agent.protocol import peer_pb2_grpc
     from hawk_agent.transports.base import SourceEnd, Transport
+
+    Call = grpc.aio.StreamStreamCall[peer_pb2.FromSender, peer_pb2.FromReceiver]
 
 log = logging.getLogger(__name__)
 
@@ -61,39 +60,6 @@ class LastWordError(HawkAgentError):
     def __init__(self, outcome: Outcome, message: str) -> None:
         super().__init__(message)
         self.outcome = outcome
-
-
-class Job:
-    """What is to be sent. Owns the event descriptors."""
-
-    def __init__(
-        self,
-        ticket: engine_pb2.Ticket,
-        region: Region,
-        translation: Translation | None,
-        chunk_layers: int,
-        events: Sequence[int],
-        *,
-        all_complete: bool,
-        layer_timeout: float,
-    ) -> None:
-        self.ticket = ticket
-        self.region = region
-        self.translation = translation
-        self.events = list(events)
-        self.layer_timeout = layer_timeout
-        self.chunk_layers = chunk_layers
-        layers = translation.layers if translation else 0
-        self.chunks = chunking.plan(layers, chunk_layers) if translation else ()
-        self.waits = (
-            (0,) * len(self.chunks) if all_complete else chunking.events_for(self.chunks, len(self.events))
-        )
-        self.terms = leases.Terms(grace=ticket.grace_ms / 1000, max_grace=ticket.max_grace_ms / 1000)
-
-    def close(self) -> None:
-        """Close the event descriptors."""
-        close_all(self.events)
-        self.events.clear()
 
 
 class Outgoing:
@@ -125,7 +91,7 @@ class Outgoing:
         self._began = self._last_layer = clock()
         self._ready: dict[int, float] = {}
         self._inbox: asyncio.Queue[peer_pb2.FromReceiver | EndingError | None] = asyncio.Queue()
-        self._writing = asyncio.Lock()
+        self._outbox: asyncio.Queue[peer_pb2.FromSender] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._feeding: asyncio.Task[None] | None = None
         self.result: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
@@ -174,21 +140,22 @@ class Outgoing:
             self.result.set_result(report)
         return report
 
-    async def _talk(self, call: grpc.aio.StreamStreamCall) -> LastWordError:  # type: ignore[type-arg]
+    async def _talk(self, call: Call) -> LastWordError:
         """The whole conversation, down to the receiver's last word or the end of patience."""
         self._spawn(self._listen(call))
+        self._spawn(self._write(call))
         try:
-            await self._write(call, begin=self._begin)
-            await self._open(call)
-            return await self._follow(call)
+            self._say(begin=self._begin)
+            await self._open()
+            return await self._follow()
         except LastWordError as final:
             return final
         except EndingError as ending:
-            return await self._give_up(call, ending)
+            return await self._give_up(ending)
         except HawkAgentError as error:
-            return await self._give_up(call, EndingError(outcome_of(error), str(error)))
+            return await self._give_up(EndingError(outcome_of(error), str(error)))
 
-    async def _open(self, call: grpc.aio.StreamStreamCall) -> None:  # type: ignore[type-arg]
+    async def _open(self) -> None:
         first = await self._next(ANSWER_SECONDS)
         if first.WhichOneof("body") == "complete" and not self.job.chunks:
             self._lease = leases.finish(self._lease, self._clock())
@@ -198,10 +165,10 @@ class Outgoing:
         self._key = first.accepted.digest_key
         assert self._end is not None
         await self._end.connect(first.accepted.answer)
-        self._feeding = self._spawn(self._feed(call))
-        self._spawn(self._beat(call))
+        self._feeding = self._spawn(self._feed())
+        self._spawn(self._beat())
 
-    async def _follow(self, call: grpc.aio.StreamStreamCall) -> LastWordError:  # type: ignore[type-arg]
+    async def _follow(self) -> LastWordError:
         """Take the receiver's words until the last; when it is complete, mind the grace."""
         while True:
             if self._lease.state is leases.State.COMPLETE:
@@ -213,11 +180,11 @@ class Outgoing:
                 continue
             kind = message.WhichOneof("body")
             if kind == "arrived":
-                await self._on_arrived(call, message.arrived)
+                await self._on_arrived(message.arrived)
             elif kind == "complete":
                 self._on_complete(message.complete)
 
-    async def _on_arrived(self, call: grpc.aio.StreamStreamCall, arrived: peer_pb2.Arrived) -> None:  # type: ignore[type-arg]
+    async def _on_arrived(self, arrived: peer_pb2.Arrived) -> None:
         """Compare digests and seal; from here the receiver may count the chunk."""
         now = self._clock()
         if arrived.index not in self._ready:
@@ -230,7 +197,7 @@ class Outgoing:
                 Outcome.DIGEST_MISMATCH, mismatch(chunk, wire, int.from_bytes(arrived.digest, "big"))
             )
         self._progress.add(arrived.index, arrived.bytes, now, now - self._ready[arrived.index], digest)
-        await self._write(call, seal=peer_pb2.Seal(index=arrived.index, digest=wire))
+        self._say(seal=peer_pb2.Seal(index=arrived.index, digest=wire))
 
     def _on_complete(self, complete: peer_pb2.Complete) -> None:
         expected = self.job.translation.nbytes if self.job.translation else 0
@@ -281,14 +248,14 @@ class Outgoing:
             Outcome.PEER_LOST, f"no acknowledgement and no answer to {INQUIRIES} inquiries ({problem})"
         )
 
-    async def _give_up(self, call: grpc.aio.StreamStreamCall, ending: EndingError) -> LastWordError:  # type: ignore[type-arg]
+    async def _give_up(self, ending: EndingError) -> LastWordError:
         """Tell the receiver, and wait until it has stopped; it may know better how this ended."""
         if self._feeding is not None:
             self._feeding.cancel()
         if ending.outcome is Outcome.PEER_LOST:
             return LastWordError(ending.outcome, str(ending))
         try:
-            await self._write(call, abort=peer_pb2.Abort(outcome=ending.outcome.wire, message=str(ending)))
+            self._say(abort=peer_pb2.Abort(outcome=ending.outcome.wire, message=str(ending)))
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await self._last_word(str(ending))
         except (TimeoutError, HawkAgentError):
@@ -306,19 +273,19 @@ class Outgoing:
             except EndingError:
                 continue
 
-    async def _feed(self, call: grpc.aio.StreamStreamCall) -> None:  # type: ignore[type-arg]
+    async def _feed(self) -> None:
         """Announce and send each chunk when its layers are complete."""
         assert self._end is not None
         events = iter(self.job.events)
         try:
             for chunk, wait in zip(self.job.chunks, self.job.waits, strict=True):
                 for _ in range(wait):
-                    await _fired(next(events), self.job.layer_timeout)
+                    await fired(next(events), self.job.layer_timeout)
                 self._last_layer = self._ready[chunk.index] = self._clock()
                 async with self._slots:
                     if self._sample:
                         self._digests[chunk.index] = asyncio.create_task(self._digest(chunk))
-                    await self._write(call, ready=peer_pb2.Ready(index=chunk.index))
+                    self._say(ready=peer_pb2.Ready(index=chunk.index))
                     await self._end.send(chunk)
         except Exception as error:  # noqa: BLE001 -- whatever it is, it ends the transfer
             self.abort(outcome_of(error), str(error) or type(error).__name__)
@@ -330,19 +297,21 @@ class Outgoing:
             lambda: translation.digest_source(chunk, memory, self._key, self._sample)
         )
 
-    async def _beat(self, call: grpc.aio.StreamStreamCall) -> None:  # type: ignore[type-arg]
+    async def _beat(self) -> None:
         with contextlib.suppress(HawkAgentError):
             while True:
                 await asyncio.sleep(BEAT_SECONDS)
-                await self._write(call, beat=peer_pb2.Beat())
+                self._say(beat=peer_pb2.Beat())
 
-    async def _listen(self, call: grpc.aio.StreamStreamCall) -> None:  # type: ignore[type-arg]
+    async def _listen(self, call: Call) -> None:
         """Carry the receiver's words to the inbox. A cancelled read would cancel the call, so nothing else
         reads."""
-        with contextlib.suppress(grpc.aio.AioRpcError):
-            async for message in call:
-                self._inbox.put_nowait(message)
-        self._inbox.put_nowait(None)
+        try:
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                async for message in call:
+                    self._inbox.put_nowait(message)
+        finally:  # a call that is cancelled underneath raises CancelledError
+            self._inbox.put_nowait(None)
 
     async def _next(self, timeout: float) -> peer_pb2.FromReceiver:  # noqa: ASYNC109 -- mapped to an outcome here
         """The receiver's next word. Raises LastWordError at its last, EndingError at an abort of this
@@ -360,12 +329,20 @@ class Outgoing:
             raise LastWordError(from_wire(message.ended.outcome), message.ended.message)
         return message
 
-    async def _write(self, call: grpc.aio.StreamStreamCall, **body: object) -> None:  # type: ignore[type-arg]
-        try:
-            async with self._writing, asyncio.timeout(ANSWER_SECONDS):
-                await call.write(peer_pb2.FromSender(**body))  # type: ignore[arg-type]
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
-            return  # `_listen` sees the end of the stream and says so
+    def _say(self, **body: object) -> None:
+        """Queue a word for the receiver."""
+        self._outbox.put_nowait(peer_pb2.FromSender(**body))  # type: ignore[arg-type]
+
+    async def _write(self, call: Call) -> None:
+        """Carry the words to the receiver. A cancelled write would cancel the call, so nothing else writes.
+
+        An error ends this silently: `_listen` sees the end of the stream and says so.
+        """
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
+            while True:
+                word = await self._outbox.get()
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await call.write(word)
 
     def _settle(self, final: LastWordError) -> None:
         if not final.outcome.ok:
@@ -424,25 +401,3 @@ class _SilenceError(EndingError):
 
 class _GoneError(EndingError):
     """The stream is over."""
-
-
-def _set(fired: asyncio.Future[None]) -> None:
-    if not fired.done():
-        fired.set_result(None)
-
-
-async def _fired(event: int, timeout: float) -> None:  # noqa: ASYNC109 -- mapped to an outcome here
-    """Wait for an eventfd, and take its count. TransportTimeoutError when it doesn't fire."""
-    loop = asyncio.get_running_loop()
-    fired = loop.create_future()
-    os.set_blocking(event, False)
-    loop.add_reader(event, _set, fired)
-    try:
-        await asyncio.wait_for(fired, timeout)
-        os.eventfd_read(event)
-    except TimeoutError as error:
-        raise TransportTimeoutError(f"a layer was not complete within {timeout:g} s") from error
-    except OSError as error:
-        raise TransportError(f"a layer's event can't be read ({error.strerror})") from error
-    finally:
-        loop.remove_reader(event)

@@ -47,8 +47,12 @@ class Held:
     transport: str = ""
 
     async def update(self, lease: leases.Lease) -> None:
-        """Take the next state and wake those who wait."""
+        """Take the next state and wake those who wait. Await it at once."""
         self.lease = lease
+        await self.notify()
+
+    async def notify(self) -> None:
+        """Wake those who wait for the lease or its layers."""
         async with self.changed:
             self.changed.notify_all()
 

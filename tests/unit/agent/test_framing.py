@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -31,11 +33,8 @@ def test_messages_survive_any_cut(messages: list[bytes], cuts: list[int]) -> Non
 @given(junk=st.binary(max_size=2000))
 def test_junk_is_an_error_or_waits_within_the_limit(junk: bytes) -> None:
     decoder = framing.Decoder(limit=64)
-    try:
-        for message in decoder.feed(junk):
-            assert len(message) <= 64
-    except FrameError as error:
-        assert "above the limit of 64" in str(error)
+    with contextlib.suppress(FrameError):
+        assert all(len(message) <= 64 for message in decoder.feed(junk))
 
 
 def test_a_message_above_the_limit_is_refused_by_its_writer_too() -> None:
@@ -43,9 +42,13 @@ def test_a_message_above_the_limit_is_refused_by_its_writer_too() -> None:
         framing.encode(bytes(framing.MAX_FRAME + 1))
 
 
+def _open() -> set[str]:
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
 def test_descriptors_come_with_their_message_and_are_closed_when_nobody_claims_them() -> None:
     left, right = socket.socketpair()
-    before = set(os.listdir("/proc/self/fd"))
+    before = _open()
     with left, right:
         events = [os.eventfd(0) for _ in range(3)]
         framing.send(left, b"hello", events)
@@ -60,4 +63,4 @@ def test_descriptors_come_with_their_message_and_are_closed_when_nobody_claims_t
         descriptors.close()
 
         assert framing.Decoder().feed(data) == [b"hello"]
-        assert set(os.listdir("/proc/self/fd")) == before
+        assert _open() == before

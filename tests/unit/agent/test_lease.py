@@ -1,4 +1,4 @@
-"""The lease as a state machine: whatever happens, in whatever order, one outcome, and blocks only after access."""
+"""The lease as a state machine: in whatever order things happen, one outcome, blocks after access."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from hawk_agent.layouts.loops import Loop, Program, part, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
 
     from hawk_agent.layouts.buffers import Bytes, Table
 
@@ -52,6 +53,17 @@ def engine() -> str:
     if forced not in available():
         raise LayoutError(f"HAWK_ENGINE: {forced!r} can't run here; use one of {', '.join(available())}")
     return forced
+
+
+def kernel() -> ModuleType:
+    """The compiled kernel itself, for what only it has: plain copies to measure against.
+
+    Raises:
+        LayoutError: it wasn't built.
+    """
+    if _kernel is None:
+        raise LayoutError("engine: the C kernel isn't built; install a C compiler and reinstall the package")
+    return _kernel
 
 
 @lru_cache(maxsize=1)

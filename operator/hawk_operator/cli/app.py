@@ -42,6 +42,7 @@ COMMANDS: tuple[Entry, ...] = (
     Entry("plan", "hawk_operator.cli.plan", "plan", "Whether a pool's split pays, and what would turn that."),
     Entry("payoff", "hawk_operator.cli.payoff", "app", "The arithmetic of splitting inference."),
     Entry("layout", "hawk_operator.cli.layout", "app", "Translate a KV cache, or explain what that takes."),
+    Entry("bench", "hawk_operator.cli.bench", "app", "Measure this machine against its limit and the peers."),
     Entry("simulate", "hawk_operator.cli.simulate", "simulate", "Replay traffic through the decision."),
 )
 """Every command, in the order of the overview. Keep one line an entry."""

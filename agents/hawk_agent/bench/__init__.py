@@ -1,0 +1,1 @@
+"""Benchmarks: ours, the peers' and the machine's limit, interleaved in one run."""

@@ -1,0 +1,59 @@
+"""The bytes that every benchmark moves: the KV of some layers, row-major or in pages, into tiles and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hawk_agent.layouts import Layout, LayoutError, Nest, compile_nest
+
+HEADS, FEATURES, ELEMENT = 8, 128, 2
+_TOKEN_BYTES = HEADS * FEATURES * ELEMENT
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A pair of layouts of one size, with block tables in a random order."""
+
+    nest: Nest
+    source_blocks: npt.NDArray[np.int64] | None
+    destination_blocks: npt.NDArray[np.int64] | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that move."""
+        return self.nest.payload_nbytes
+
+    def run(self, source: object, destination: object, key: int | None = None) -> int | None:
+        """Translate once."""
+        return self.nest.run(
+            source,
+            destination,
+            source_blocks=self.source_blocks,
+            destination_blocks=self.destination_blocks,
+            key=key,
+        )
+
+    def digests(self, source: object, destination: object, key: int) -> tuple[int, int]:
+        """Both sides' digests: equal if what was moved is right."""
+        return (
+            self.nest.digest_source(source, key, blocks=self.source_blocks),
+            self.nest.digest_destination(destination, key, blocks=self.destination_blocks),
+        )
+
+
+def workload(source: str, target: str, mebibytes: int) -> Workload:
+    """Both presets over as many tokens as make the size.
+
+    Raises:
+        LayoutError: the size isn't positive, or beyond what a benchmark should take.
+    """
+    if not 1 <= mebibytes <= 4096:
+        raise LayoutError(f"mib: {mebibytes}; give a size from 1 to 4096 MiB")
+    sizes = {"h": HEADS, "s": (mebibytes << 20) // _TOKEN_BYTES, "d": FEATURES}
+    layouts = [Layout.preset(name, sizes) for name in (source, target)]
+    rng = np.random.default_rng(7)
+    tables = [rng.permutation(layout.table.size) if layout.table else None for layout in layouts]
+    return Workload(compile_nest(*layouts), *tables)

@@ -1,0 +1,91 @@
+"""The benchmarks measure what they say, and stop when the bytes are wrong."""
+
+import json
+
+import pytest
+
+from hawk_agent.bench import between, copying
+from hawk_agent.bench.errors import BenchError
+from hawk_agent.bench.measure import Rounds, Taken, interleave, spread
+from hawk_agent.bench.peers import peer
+from hawk_agent.bench.workload import Workload
+from hawk_agent.layouts import engines
+from hawk_operator.cli.app import main
+
+compiled = pytest.mark.skipif(len(engines.available()) == 1, reason="built without a compiler")
+
+
+def test_cases_run_in_turn_and_the_warm_up_is_dropped():
+    order = []
+    cases = {name: (lambda name=name: order.append(name) or Taken(len(order), 1.0)) for name in "ab"}
+
+    found = interleave(cases, rounds=2, warm_up=1)
+
+    assert order == ["a", "b"] * 3
+    assert [turn.wall for turn in found.taken["a"]] == [3, 5]
+
+
+def test_a_speedup_is_the_median_of_the_rounds_ratios():
+    """A round in which everything was slow doesn't count more than the others."""
+    found = Rounds(
+        {
+            "ours": [Taken(1, 1), Taken(10, 10), Taken(1, 1)],
+            "theirs": [Taken(2, 4), Taken(20, 40), Taken(3, 4)],
+        }
+    )
+
+    assert found.speedup("ours", "theirs").median == 2
+    assert found.speedup("ours", "theirs", cpu=True).median == 4
+
+
+def test_one_round_has_no_spread():
+    assert spread([3.0]).low == spread([3.0]).median == spread([3.0]).high == 3.0
+
+
+@compiled
+def test_bench_copy_prints_ratios_with_their_spread(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "copy", "--mib", "1", "--rounds", "2", "--output", "json"])
+    answer = json.loads(capsys.readouterr().out)
+
+    assert ended.value.code in {None, 0}
+    for key in ("fused_over_nt_memcpy", "fused_over_memcpy", "digest_share", "process_fused_over_nt_memcpy"):
+        low, high = answer[f"{key}_spread"]
+        assert low <= answer[key] <= high
+    assert answer["size_bytes"] == 1 << 20
+
+
+@compiled
+def test_wrong_bytes_end_a_benchmark(monkeypatch):
+    monkeypatch.setattr(Workload, "digests", lambda *_: (1, 2))
+
+    with pytest.raises(BenchError, match="digest"):
+        copying.bench_copy(1, 1, pairs=(("row-major", "tiles-16x16"),))
+    with pytest.raises(BenchError, match="digest"):
+        between.bench_between(1, 1)
+
+
+def test_an_unknown_peer_is_named():
+    with (
+        pytest.raises(BenchError, match="peer: 'rsync' isn't known; use one of nixl, mooncake"),
+        peer("rsync", 1),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(("words", "code"), [(["--mib", "0"], 2), (["--rounds", "0"], 2)])
+def test_sizes_of_nothing_are_refused(capsys, words, code):
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "copy", *words])
+
+    assert ended.value.code == code
+    assert "error: " in capsys.readouterr().err
+
+
+def test_without_the_kernel_there_is_nothing_to_compare_with(monkeypatch, capsys):
+    monkeypatch.setenv("HAWK_ENGINE", "numpy")
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "copy", "--mib", "1"])
+
+    assert ended.value.code == 1
+    assert "build the C kernel" in capsys.readouterr().err

@@ -89,6 +89,7 @@ class Demo:
     def ratio(self, step: Step) -> None:
         """Traffic changes and the ratio with it; no ratio stands in the demo but the two rules of thumb."""
         seen = step.facts["ratios"] = []
+        self._until("metrics", lambda pool: condition(pool, "MetricsAvailable")["status"] == "True", 20.0)
         self._follow(seen, RETRIEVAL, lambda ratio: ratio == "1:2")
         self._follow(seen, AGENTS, lambda ratio: ratio == "1:4")
         mixed = self._follow(seen, MIXED, lambda ratio: ratio not in THUMB_RULES)

@@ -187,7 +187,7 @@ class Simulation:
         if math.isnan(job.first):
             job.first = now
             self.done.ttft_s[index] = now - job.request.arrival
-            self.meter.count(now, job.prompt, job.request.output)
+            self.meter.count(now, job.prompt, job.request.output, now - job.request.arrival)
         if job.left == 0:
             self._finish(job, now)
         else:

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass
 
-from hawk_operator.traffic import Distribution, SideTraffic, Window, signals
+from hawk_operator.traffic import Distribution, SideTraffic, Window, distribution, signals
 from hawk_operator.traffic.distribution import from_buckets
 
 EDGES = tuple(float(m * 10**e) for e in range(6) for m in (1, 2, 5))
@@ -61,18 +61,20 @@ class Meter:
     """Counts what leaves prefill; lengths and rates over the last minute."""
 
     def __init__(self) -> None:
-        self._recent: deque[tuple[float, int, int]] = deque()
+        self._recent: deque[tuple[float, int, int, float]] = deque()
+        self._ttft_sum = 0.0
         self._prompts, self._outputs = _Lengths(), _Lengths()
         self._bins: deque[int] = deque(maxlen=BINS)
         self._bin_end = BIN_S
         self._in_bin = 0
         self._waiting: deque[tuple[float, int]] = deque()
 
-    def count(self, now: float, prompt: int, output: int) -> None:
-        """A request leaves prefill."""
+    def count(self, now: float, prompt: int, output: int, ttft: float) -> None:
+        """A request leaves prefill, `ttft` seconds after it came."""
         self._roll(now)
         self._in_bin += 1
-        self._recent.append((now, prompt, output))
+        self._recent.append((now, prompt, output, ttft))
+        self._ttft_sum += ttft
         self._prompts.move(prompt, 1)
         self._outputs.move(output, 1)
 
@@ -87,7 +89,8 @@ class Meter:
         now = gauges.time
         self._roll(now)
         while self._recent and self._recent[0][0] <= now - WINDOW_S:
-            _, prompt, output = self._recent.popleft()
+            _, prompt, output, ttft = self._recent.popleft()
+            self._ttft_sum -= ttft
             self._prompts.move(prompt, -1)
             self._outputs.move(output, -1)
         self._waiting.append((now, gauges.prefill_waiting))
@@ -101,6 +104,7 @@ class Meter:
             prefill=SideTraffic(
                 arrivals=signals.value(rate),
                 prompt=prompts,
+                ttft=self._ttft(),
                 running=signals.value(float(gauges.prefill_running)),
                 waiting=signals.value(float(gauges.prefill_waiting)),
                 waiting_growth=signals.value(self._growth()),
@@ -115,6 +119,12 @@ class Meter:
             burstiness=self._dispersion(),
             burst_bin=BIN_S,
         )
+
+    def _ttft(self) -> signals.Signal[Distribution]:
+        """The mean is what the decision learns from; the shape isn't needed."""
+        if not self._recent:
+            return signals.not_a_number("nothing was counted in the window")
+        return signals.value(distribution.of({max(0.0, self._ttft_sum) / len(self._recent): 1.0}))
 
     def _growth(self) -> float:
         (t0, w0), (t1, w1) = self._waiting[0], self._waiting[-1]

@@ -22,6 +22,7 @@ from hawk_api.v1alpha1.enums import Fallback, ScalingMode
 from hawk_operator.sizing import explain
 from hawk_operator.sizing.allocate import fit, totals
 from hawk_operator.sizing.decision import Decision
+from hawk_operator.sizing.learn import learn
 from hawk_operator.sizing.needs import CannotSizeError, Needs, load_of, needs_of
 from hawk_operator.sizing.startup import at_ratio, thumb
 
@@ -114,6 +115,7 @@ def _quiet(look: _Look, window: Window, *, seen: bool) -> Decision:
 
 def _on_demand(look: _Look, window: Window, needs: Needs) -> Decision:
     problem, caps = look.problem, look.caps
+    learned = _learned(look, window, needs)
     band = 1.0 + problem.tolerance
     unseen = max(window.prefill.unseen_factor, window.decode.unseen_factor)
     wanted = needs.wanted(problem, caps)
@@ -145,6 +147,16 @@ def _on_demand(look: _Look, window: Window, needs: Needs) -> Decision:
         rate=needs.load.rate,
         prediction=explain.prediction(problem, needs, fitted.replicas),
         inputs=explain.inputs(problem, needs, window, look.history.corrections),
+        corrections=learned,
+    )
+
+
+def _learned(look: _Look, window: Window, needs: Needs) -> dict[str, float]:
+    """What this look teaches about waits, from the prefill side as it is."""
+    ready = {name: seen.ready for name, seen in look.observed.items() if name in needs.prefill}
+    name = max(ready, key=lambda n: ready[n], default="")
+    return learn(
+        look.history.corrections, needs.prefill.get(name), window, window.arrivals.get(), sum(ready.values())
     )
 
 
@@ -199,7 +211,8 @@ def _idle(look: _Look) -> Decision:
 def _startup(look: _Look, why: str) -> Decision:
     ratio = thumb(look.problem, look.window)
     counts = at_ratio(look.problem, ratio, {})
-    fitted = fit(look.problem, counts, budget_caps(look.problem, look.caps))
+    target = {name: _stabilised(look, name, look.present[name], count) for name, count in counts.items()}
+    fitted = fit(look.problem, target, budget_caps(look.problem, look.caps))
     return _decision(
         look,
         fitted.replicas,

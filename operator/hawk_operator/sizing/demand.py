@@ -56,6 +56,13 @@ class Load:
         squares = self.output.expect(lambda tokens: tokens * tokens)
         return self.prompt.mean + (squares / (2.0 * mean) if mean > 0 else 0.0)
 
+    @property
+    def context_variation(self) -> float:
+        """Squared coefficient of variation of the context: a few long sequences fill a batch's bytes."""
+        mean = self.prompt.mean
+        spread = self.prompt.expect(lambda tokens: (tokens - mean) ** 2)
+        return spread / self.context**2 if self.context > 0 else 0.0
+
 
 @dataclass(frozen=True)
 class PrefillNeed:
@@ -68,6 +75,8 @@ class PrefillNeed:
     target: float | None
     link_replicas: float
     stretch: float = 0.0
+    wait_factor: float = 1.0
+    load_dispersion: float = 1.0
 
     @classmethod
     def of(
@@ -77,12 +86,12 @@ class PrefillNeed:
         load: Load,
         objective: Objective | None,
         *,
-        correction: float = 1.0,
+        wait_factor: float = 1.0,
         link: float | None = None,
     ) -> PrefillNeed:
-        """Service times by the roofline, times what measurement taught (`correction`)."""
+        """Service times by the roofline; waits as long as measurement taught (`wait_factor`)."""
         prompts = load.prompt.coarser()
-        service = tuple((correction * group.worker.prefill_seconds(model, x), p) for x, p in prompts)
+        service = tuple((group.worker.prefill_seconds(model, x), p) for x, p in prompts)
         target = objective.target if objective else None
         stretch = objective.stretch if objective else 0.0
         attainable = sum(p for s, p in service if target is None or s <= max(target, stretch * s))
@@ -97,6 +106,8 @@ class PrefillNeed:
             target=target,
             link_replicas=kv / (link * LINK_UTILISATION) if link else 0.0,
             stretch=stretch,
+            wait_factor=wait_factor,
+            load_dispersion=max(1.0, load.dispersion),
         )
 
     @property
@@ -140,7 +151,7 @@ class PrefillNeed:
 
     def queue(self, rate: float, replicas: int) -> Queue:
         """The queue that so many replicas make."""
-        return Queue(replicas, rate, self.service, self.dispersion, self.stretch)
+        return Queue(replicas, rate, self.service, self.dispersion, self.stretch, self.wait_factor)
 
     def link_binds(self, rate: float) -> bool:
         """Whether the link, and not the work, decides."""
@@ -167,8 +178,6 @@ class DecodeNeed:
         group: Group,
         load: Load,
         objective: Objective | None,
-        *,
-        correction: float = 1.0,
     ) -> DecodeNeed:
         """The batch that the objective and the memory allow, and its step time."""
         context = load.context
@@ -177,12 +186,12 @@ class DecodeNeed:
         if objective is None:
             latency, margin = memory, NormalDist().inv_cdf(0.95)
         else:
-            latency = group.worker.latency_batch(model, context, objective.target / correction)
+            latency = group.worker.latency_batch(model, context, objective.target)
             margin = NormalDist().inv_cdf(objective.share)
         batch = max(1, min(latency, memory))
-        step = correction * group.worker.step_seconds(model, batch, context)
+        step = group.worker.step_seconds(model, batch, context)
         residence = load.output.mean * step
-        spread = dispersion_at(load.dispersion, load.bin_s, residence)
+        spread = dispersion_at(load.dispersion, load.bin_s, residence) * (1.0 + load.context_variation)
         return cls(
             batch=batch,
             latency_batch=latency,

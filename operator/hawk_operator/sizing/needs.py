@@ -19,6 +19,10 @@ BACKLOG_HORIZON_S = 60.0
 """Time within which requests that wait already should be worked off."""
 
 
+WAIT = "wait"
+"""The learned correction of waits, in `corrections`."""
+
+
 class CannotSizeError(Exception):
     """Something that the arithmetic needs isn't known; the message names it and the remedy."""
 
@@ -79,13 +83,11 @@ def needs_of(problem: Problem, load: Load, corrections: Mapping[str, float]) -> 
                 group,
                 load,
                 problem.ttft,
-                correction=corrections.get("prefill", 1.0),
+                wait_factor=corrections.get(WAIT, 1.0),
                 link=problem.link_bytes_per_second,
             )
         if group.role is not Role.PREFILL:
-            decode[group.name] = DecodeNeed.of(
-                model, group, load, problem.itl, correction=corrections.get("decode", 1.0)
-            )
+            decode[group.name] = DecodeNeed.of(model, group, load, problem.itl)
     return Needs(load, prefill, decode)
 
 

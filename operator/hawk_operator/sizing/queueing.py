@@ -47,6 +47,8 @@ class Queue:
     dispersion: float = 1.0
     stretch: float = 0.0
     """A request may also take so many times its own service, where that is longer than the target."""
+    wait_factor: float = 1.0
+    """How much longer waits are than the formula says, as learned from measured ones."""
 
     @property
     def mean_service(self) -> float:
@@ -96,7 +98,7 @@ class Queue:
     def _busy(self) -> float:
         """Probability of a wait; in a burst the requests find servers busy with each other."""
         markov = erlang_c(self.servers, self.rate * self.mean_service)
-        return float(markov ** min(1.0, 2.0 / (1.0 + self.dispersion)))
+        return float(markov ** min(1.0, 2.0 / (1.0 + self.dispersion * self.wait_factor)))
 
     def _mean_wait(self) -> float:
         """Mean wait of those who wait."""
@@ -104,7 +106,12 @@ class Queue:
         second = sum(s * s * p for s, p in self.service)
         service_variation = max(0.0, second / (mean * mean) - 1.0) if mean > 0 else 0.0
         variation = (max(self.dispersion, 0.0) + service_variation) / 2.0
-        return mean * variation / (self.servers * (1.0 - self.utilisation))
+        return self.wait_factor * mean * variation / (self.servers * (1.0 - self.utilisation))
+
+    @property
+    def mean_wait(self) -> float:
+        """Mean wait of all; infinite when overloaded."""
+        return self._busy() * self._mean_wait() if self.utilisation < 1.0 else math.inf
 
 
 def servers_for(queue: Queue, target: float, share: float, *, most: int = 100_000) -> int:

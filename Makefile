@@ -10,6 +10,10 @@ STAMP := $(VENV)/.installed
 BREAK ?=
 ARGS ?=
 
+# Each writes files that are committed, and with --check fails where they are stale.
+GENERATORS := crds/hawk_api/generate.py agents/hawk_agent/protocol/generate.py \
+  operator/hawk_operator/status/reference.py charts/values_table.py
+
 .PHONY: help
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,15 +52,19 @@ lint: $(STAMP) ## ruff, import contracts, YAML, shell, generated files current
 	@$(BIN)/lint-imports
 	@$(BIN)/yamllint --strict .
 	@git ls-files '*.sh' .ci/run | xargs -r $(BIN)/shellcheck
-	@$(BIN)/python -m hawk_api.generate --check
+	@for generator in $(GENERATORS); do $(BIN)/python $$generator --check; done
 
 .PHONY: types
 types: $(STAMP) ## strict static types
 	@$(BIN)/mypy
 
 .PHONY: crds
-crds: $(STAMP) ## regenerate the CRDs from the pydantic models
-	@$(BIN)/python -m hawk_api.generate
+crds: $(STAMP) ## regenerate what is generated: CRDs, API and condition pages, protocols, the chart's table
+	@for generator in $(GENERATORS); do $(BIN)/python $$generator; done
+
+.PHONY: bench
+bench: $(STAMP) ## ours, the peers and the limit, interleaved; JSON and a plot in out/ (minutes)
+	@$(BIN)/python -m tests.bench $(ARGS)
 
 .PHONY: upgrade
 upgrade: $(STAMP) ## move every locked version to the newest that the ranges in pyproject.toml allow

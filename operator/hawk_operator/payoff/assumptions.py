@@ -78,7 +78,7 @@ DEFAULTS: dict[str, Default] = {
     "link_bytes_per_second": Default(50e9, "bytes/s", "default: a 400G RoCEv2 port a rail"),
     "prefill_mfu": Default(rates.PREFILL_MFU, "", "published for long prompts: 0.60 to 0.75", 0.5, 0.75),
     "decode_mbu": Default(rates.DECODE_MBU, "", "assumed: 0.55 to 0.85 is commonly reached", 0.55, 0.85),
-    "years": Default(4.0, "years", "assumed write-off of a purchase"),
+    "years": Default(3.0, "years", "write-off of a purchase, as the sizing of the operator"),
     "usd_per_kwh": Default(0.10, "USD/kWh", "assumed industrial tariff"),
     "power_usage_effectiveness": Default(1.3, "", "assumed: cooling and conversion"),
     "port_usd": Default(1200.0, "USD", "published: a 400G RoCEv2 port"),

@@ -61,9 +61,9 @@ def test_money_and_energy_add_up() -> None:
     prices = {"gpu": (32000, 700), "npu": (6500, 185)}
 
     def hourly(price: float, watts: float) -> float:
-        return price / (4 * 365.25 * 24) + watts / 1000 * 1.3 * 0.1
+        return price / (3 * 365.25 * 24) + watts / 1000 * 1.3 * 0.1
 
-    assert (tariff.years, tariff.usd_per_kwh, tariff.power_usage_effectiveness) == (4, 0.1, 1.3)
+    assert (tariff.years, tariff.usd_per_kwh, tariff.power_usage_effectiveness) == (3, 0.1, 1.3)
     found = split(question_.scenario)
     ports = sum(pool.replicas for pool in found.pools)
     cost = sum(pool.devices * hourly(*prices[pool.device]) for pool in found.pools) + ports * hourly(1200, 25)
@@ -229,7 +229,7 @@ def test_a_faster_link_never_costs_more(traffic: dict[str, float], factor: float
 @given(traffics, st.floats(1.1, 10))
 def test_dearer_devices_scale_the_cost_and_nothing_else(traffic: dict[str, float], factor: float) -> None:
     here = scenario(**traffic)
-    dearer = replace(here, tariff=economics.Tariff(4, 0.1 * factor, 1.3))
+    dearer = replace(here, tariff=economics.Tariff(3, 0.1 * factor, 1.3))
     for name in ("prefill", "decode"):
         part = getattr(dearer, name)
         device = replace(part.replica.device, price_usd=part.replica.device.price_usd * factor)

@@ -1,5 +1,19 @@
 """The pool that `hawk simulate` takes when none is given."""
 
+from __future__ import annotations
+
+from dataclasses import replace
+
+import yaml
+
+from hawk_api.catalogue import shipped
+from hawk_api.models.resolve import resolve
+from hawk_api.v1alpha1 import HawkPool
+from hawk_operator.sizing import Problem
+
+STRETCH = 2.0
+"""A prompt may take twice its own prefill, where that is longer than the objective."""
+
 SAMPLE_POOL = """\
 apiVersion: hawkpool.dev/v1alpha1
 kind: HawkPool
@@ -23,3 +37,11 @@ spec:
   traffic:
     prometheus: {url: "http://prometheus.monitoring:9090"}
 """
+
+
+def sample() -> Problem:
+    """The sample pool as the decision sees it, with STRETCH."""
+    pool = HawkPool.model_validate(yaml.safe_load(SAMPLE_POOL))
+    problem = Problem.of(pool, shipped(), resolve(pool.spec.model))
+    assert problem.ttft is not None
+    return replace(problem, ttft=replace(problem.ttft, stretch=STRETCH))

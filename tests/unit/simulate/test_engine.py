@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hawk_api.v1alpha1.enums import Role
 from hawk_operator.simulate.engine import Settings, Simulation
-from hawk_operator.simulate.generate import AGENT, Stream, steady
+from hawk_operator.simulate.generate import AGENT, CHAT, Stream, burst, steady
 from hawk_operator.simulate.policies import Hawk, Schedule, fixed
 from hawk_operator.simulate.score import direction_changes, score
 from hawk_operator.simulate.traces import Request, Trace
@@ -180,3 +180,16 @@ def test_direction_changes_are_turns_not_steps(counts, turns):
 def test_a_pool_with_workers_that_do_both_is_refused():
     with pytest.raises(ValueError, match="Both can't be simulated"):
         Simulation(Trace("t", ()), pool(groups=(group("b", Role.BOTH),)), fixed({}, "f"), Settings())
+
+
+def test_traffic_with_empty_minutes_and_bursts_keeps_the_pool_within_bounds_and_calm():
+    """Minutes without any request, then hundreds: whole windows hold nothing to take a mean of."""
+    trace = Stream(burst(CHAT, 0.0, 8.0, 400.0, 60.0), 11).trace("bursts", 1600.0)
+    problem = pool(groups=(group("prefill", Role.PREFILL, 2), group("decode", Role.DECODE, 1)))
+    policy = Hawk(problem)
+    outcome = Simulation(trace, problem, policy, Settings(initial={"prefill": 2, "decode": 1})).run()
+
+    wanted = [counts for _, counts, _ in outcome.timeline]
+    assert all(2 <= counts["prefill"] <= 16 and 1 <= counts["decode"] <= 16 for counts in wanted)
+    assert direction_changes(wanted) <= 6 * 2 * 1600 / 3600
+    assert len(policy.history.entries) > 50

@@ -314,10 +314,9 @@ class Agent:
 
     def outgoing(self, job: Job, link: Link, transport: str) -> Outgoing:
         """A transfer over a link, not yet running."""
-        assert link.stub is not None
         return Outgoing(
             job,
-            link.stub,
+            lambda: link.stub,
             self.transports[transport],
             identity=self.identity,
             hashing=self._pools[2],

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from hawk_agent.errors import BadRequestError, HawkAgentError, TransportTimeoutError
+from hawk_agent.errors import BadRequestError, HawkAgentError, LinkDownError, TransportTimeoutError
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.streaming import chunks as chunking
 from hawk_agent.streaming import lease as leases
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 ANSWER_SECONDS = 5.0
 """For the receiver's first word, and its last one after an abort."""
 INQUIRY_SECONDS = 1.0
-INQUIRIES = 3
+INQUIRIES = 4
 BEAT_SECONDS = 1.0
 
 
@@ -68,7 +68,7 @@ class Outgoing:
     def __init__(
         self,
         job: Job,
-        stub: peer_pb2_grpc.PeerAsyncStub,
+        stub: Callable[[], peer_pb2_grpc.PeerAsyncStub | None],
         transport: Transport,
         *,
         identity: peer_pb2.Identity,
@@ -121,9 +121,12 @@ class Outgoing:
     async def run(self) -> Report:
         """Move it. Never raises but for cancellation; the report tells."""
         self._lease = leases.begin(self._lease, self._clock())
-        call = self._stub.Transfer()
+        call: Call | None = None
         try:
+            call = self._peer().Transfer()
             final = await self._talk(call)
+        except (LinkDownError, grpc.aio.UsageError) as error:
+            final = LastWordError(Outcome.PEER_LOST, _said(error))
         except Exception as error:
             log.exception("transfer to %s", self.peer)
             final = LastWordError(Outcome.INTERNAL, f"{type(error).__name__}: {error}")
@@ -131,7 +134,8 @@ class Outgoing:
             await self._stop_tasks()
         self._settle(final)
         await self._stop_end()
-        call.cancel()
+        if call is not None:
+            call.cancel()
         self._lease = leases.access_ended(self._lease)
         self.job.region.release()
         self.job.close()
@@ -139,6 +143,13 @@ class Outgoing:
         if not self.result.done():
             self.result.set_result(report)
         return report
+
+    def _peer(self) -> peer_pb2_grpc.PeerAsyncStub:
+        """The peer over the link as it is now: a link that came back is another channel."""
+        stub = self._stub()
+        if stub is None:
+            raise LinkDownError("the link is down")
+        return stub
 
     async def _talk(self, call: Call) -> LastWordError:
         """The whole conversation, down to the receiver's last word or the end of patience."""
@@ -232,9 +243,9 @@ class Outgoing:
         problem = ""
         for _ in range(INQUIRIES):
             try:
-                reply = await self._stub.Inquire(request, timeout=INQUIRY_SECONDS)
-            except grpc.aio.AioRpcError as error:
-                problem = error.details() or error.code().name
+                reply = await self._peer().Inquire(request, timeout=INQUIRY_SECONDS)
+            except (grpc.aio.AioRpcError, grpc.aio.UsageError, LinkDownError) as error:
+                problem = _said(error)
                 await asyncio.sleep(INQUIRY_SECONDS / INQUIRIES)
                 continue
             if reply.epoch != ticket.epoch:
@@ -401,3 +412,9 @@ class _SilenceError(EndingError):
 
 class _GoneError(EndingError):
     """The stream is over."""
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return error.details() or error.code().name
+    return str(error)

@@ -53,7 +53,9 @@ async def test_a_descriptor_that_is_too_small_is_refused_with_both_sizes(house: 
     await house.agent("npu")
     engine = await house.engine("npu")
     descriptor, memory = allocate("small", 100)
-    with pytest.raises(RegionError, match=r"region kv: the descriptor holds 100 bytes, its layout needs 2048"):
+    with pytest.raises(
+        RegionError, match=r"region kv: the descriptor holds 100 bytes, its layout needs 2048"
+    ):
         await off(engine.register, "kv", descriptor, ROWS, SHAPE, "float16", **OWNER)
     memory.close()
     os.close(descriptor)
@@ -114,7 +116,9 @@ async def test_an_unreadable_layout_a_taken_name_and_a_foreign_region_are_refuse
         ([5, 5], "stands twice"),
     ],
 )
-async def test_a_block_table_that_does_not_fit_is_refused(house: House, blocks: list[int], message: str) -> None:
+async def test_a_block_table_that_does_not_fit_is_refused(
+    house: House, blocks: list[int], message: str
+) -> None:
     await house.agent("npu")
     engine = await house.engine("npu")
     sizes = {"l": 2, "c": 2, "h": 2, "s0": 16, "s1": 64, "d": 8}
@@ -180,7 +184,9 @@ async def test_an_engine_of_another_version_is_told_both(house: House) -> None:
     assert "the engine speaks protocol 9, the agent 1" in reply.failure.message
 
 
-async def test_the_socket_is_for_its_group_a_stale_one_is_replaced_and_a_live_one_refused(house: House) -> None:
+async def test_the_socket_is_for_its_group_a_stale_one_is_replaced_and_a_live_one_refused(
+    house: House,
+) -> None:
     path = house.folder / "npu.sock"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stale:
         stale.bind(str(path))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import re
 from typing import TYPE_CHECKING, Any
 
 from .charts import Bars, Chart, Lines, Spans, as_csv
@@ -23,7 +24,7 @@ FORMATS = (".png", ".svg", ".csv")
 INK, PALE, GRID = "#1f2933", "#9aa5b1", "#e4e7eb"
 COLOURS = ("#1f6feb", "#d1632a", "#2a9d5c", "#8957c8", "#b8860b", "#5b6770")
 FAMILIES = (COLOURS[0], COLOURS[5])
-FONTS = ["DejaVu Sans"]
+FONTS = ["DejaVu Sans", "Verdana", "Helvetica", "Arial"]
 LABEL: dict[str, Any] = {
     "boxstyle": "square,pad=0.15",
     "facecolor": "white",
@@ -48,10 +49,11 @@ def write(chart: Chart, path: Path) -> None:
         raise InputError("--plot", f"{path} can't be written ({error})", "give a path that can be") from error
 
 
-def as_svg(chart: Chart) -> str:
-    """Return the chart as an SVG element for a page."""
+def as_svg(chart: Chart, name: str) -> str:
+    """Return the chart as an SVG element for a page; `name` keeps its ids apart from those of others."""
     text = _rendered(chart, "svg").decode()
-    return text[text.index("<svg") :]
+    text = text[text.index("<svg") :]
+    return re.sub(r'(id="|href="#|url\(#)', rf"\1{name}-", text)
 
 
 def _rendered(chart: Chart, form: str) -> bytes:
@@ -59,7 +61,8 @@ def _rendered(chart: Chart, form: str) -> bytes:
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     style: Any = {
-        "font.family": FONTS,
+        "font.family": "sans-serif",
+        "font.sans-serif": FONTS,
         "font.size": 10,
         "svg.fonttype": "none",
         "svg.hashsalt": "hawk",
@@ -79,7 +82,7 @@ def _rendered(chart: Chart, form: str) -> bytes:
             _spans(axes, chart)
         _titled(axes, chart)
         buffer = io.BytesIO()
-        metadata = {"Date": None} if form == "svg" else {"Software": None}
+        metadata = dict.fromkeys(("Date", "Creator", "Format", "Type") if form == "svg" else ("Software",))
         figure.savefig(buffer, format=form, dpi=150, metadata=metadata)
     return buffer.getvalue()
 

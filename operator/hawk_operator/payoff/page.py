@@ -146,9 +146,9 @@ def _turns(found: list[dict[str, Any]]) -> str:
 def _figures(answer: Answer) -> list[str]:
     """Return the pictures that can be drawn; one that can't says why instead."""
     made = []
-    for chart in CHARTS.values():
+    for name, chart in CHARTS.items():
         try:
-            made.append(f"<figure>{as_svg(chart(answer))}</figure>")
+            made.append(f"<figure>{as_svg(chart(answer), name)}</figure>")
         except InputError as error:
             made.append(f'<p class="soft">{escape(str(error))}</p>')
     return made

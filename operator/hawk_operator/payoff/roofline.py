@@ -45,9 +45,6 @@ class Work:
         """FLOPs a byte."""
         return self.flops / self.nbytes
 
-    def __add__(self, other: Work) -> Work:
-        return Work(self.flops + other.flops, self.nbytes + other.nbytes)
-
 
 def time_and_bound(work: Work, machine: Machine) -> tuple[float, Bound]:
     """Return seconds and what they are bound by; raises InputError for an impossible machine."""

@@ -6,7 +6,7 @@ which a plan turns into "unknown", never into a default.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import log2
 from typing import TYPE_CHECKING, Literal
 
@@ -200,7 +200,6 @@ class Scenario:
     most_devices_per_replica: int = 8
     path_share: float = 1.0
     """Share of the link's rate that the layout's descriptors leave."""
-    classes: tuple[Device, ...] = field(default=())
 
     def at(self, **changes: object) -> Scenario:
         """Return the scenario with some fields changed; those of workload and link by their own names."""

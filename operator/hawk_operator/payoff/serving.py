@@ -35,7 +35,6 @@ class Limit(StrEnum):
     COMPUTE = "prefill compute (TTFT)"
     LINK = "link"
     FFN = "FFN devices"
-    BOUND = "replicas allowed"
 
 
 @dataclass(frozen=True)

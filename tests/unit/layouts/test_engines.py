@@ -1,5 +1,8 @@
 """Every engine and every width of run gives the same bytes, whatever the alignment."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -90,3 +93,20 @@ def test_an_engine_that_is_not_here_is_refused_by_name(monkeypatch):
 
 def test_numpy_is_always_available():
     assert "numpy" in engines.available()
+
+
+def test_without_the_kernel_numpy_runs():
+    """As where the package was installed without a compiler."""
+    code = (
+        "import sys; sys.modules['hawk_agent.layouts._kernel'] = None\n"
+        "from hawk_agent.layouts import Layout, compile_nest, engine\n"
+        "nest = compile_nest(Layout.parse('s d', dict(s=4, d=8)), Layout.parse('d s', dict(s=4, d=8)))\n"
+        "out = bytearray(64)\n"
+        "nest.run(bytes(range(64)), out)\n"
+        "print(engine(), out[:4].hex())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
+    )
+
+    assert done.stdout.split() == ["numpy", "00011011"]

@@ -150,7 +150,7 @@ def _figures(answer: Answer) -> list[str]:
         try:
             made.append(f"<figure>{as_svg(chart(answer), name)}</figure>")
         except InputError as error:
-            made.append(f'<p class="soft">{escape(str(error))}</p>')
+            made.append(f'<p class="soft">{escape(f"{error.problem}; {error.remedy}")}</p>')
     return made
 
 

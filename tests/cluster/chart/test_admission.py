@@ -11,6 +11,8 @@ from lightkube.types import PatchType
 
 from hawk_operator.resources import NODE, lightkube_class
 
+pytestmark = pytest.mark.cluster
+
 HawkNode = lightkube_class(NODE)
 
 

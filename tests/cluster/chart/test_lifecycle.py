@@ -11,6 +11,8 @@ from tests.cluster.cluster import CommandError
 
 from .release import CHART, NAMESPACE, Release
 
+pytestmark = pytest.mark.cluster
+
 POOL = {
     "apiVersion": "hawkpool.dev/v1alpha1",
     "kind": "HawkPool",

@@ -18,6 +18,8 @@ from tests.cluster.prometheus import find_prometheus
 
 from .release import CHART, named
 
+pytestmark = pytest.mark.cluster
+
 TARGET_LABELS = {"instance", "job", "le"}
 
 

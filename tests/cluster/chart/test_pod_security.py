@@ -11,6 +11,8 @@ from tests.cluster.cluster import CommandError
 
 from .release import named
 
+pytestmark = pytest.mark.cluster
+
 
 def pod(objects, kind, name):
     template = named(objects, kind)[name]["spec"]["template"]

@@ -27,6 +27,8 @@ from tests.cluster.waiting import until
 
 from . import rights
 
+pytestmark = pytest.mark.cluster
+
 PATIENCE = 30.0
 
 

@@ -12,6 +12,8 @@ import yaml
 from . import rights
 from .release import CHART, RenderError, helm, named
 
+pytestmark = pytest.mark.cluster
+
 REFUSED = {
     "scope=all": "/scope",
     "operator.replicas=0": "/operator/replicas",

@@ -111,7 +111,7 @@ def settings(options: argparse.Namespace) -> Settings:
     return Settings(
         node=options.node,
         socket=Path(options.socket),
-        socket_mode=int(options.socket_mode, 8),
+        socket_mode=_mode(options.socket_mode),
         listen=str(listen),
         data_port=_number("--data-port", options.data_port, 0, 65535),
         advertise=options.advertise,
@@ -137,6 +137,16 @@ def _number(name: str, text: str, least: int, most: int) -> int:
     if not text.isdecimal() or not least <= int(text) <= most:
         raise UsageError(f"{name}: {text!r} isn't a number from {least} to {most}")
     return int(text)
+
+
+def _mode(text: str) -> int:
+    try:
+        mode = int(text, 8)
+    except ValueError:
+        mode = -1
+    if not 0 <= mode <= 0o777:
+        raise UsageError(f"--socket-mode: {text!r} isn't an octal mode such as 660")
+    return mode
 
 
 def _tls(options: argparse.Namespace) -> Files | None:

@@ -108,6 +108,7 @@ class Agent:
             self.settings.tls,
             self.metrics,
             regions=self.region_facts,
+            keep=self.keep,
             forget=self.forget,
             paths=self._paths,
             prove=self.canaries.prove,
@@ -373,6 +374,11 @@ class Agent:
     async def regions_event(self) -> None:
         """Returns at the next change of regions."""
         await self._regions_event.wait()
+
+    def keep(self, identity: peer_pb2.Identity, regions: frozenset[str]) -> None:
+        """Drop what is kept of a peer's regions other than these."""
+        for transport in self.transports.values():
+            transport.keep(f"{identity.node}/{identity.epoch}", regions)
 
     def forget(self, identity: peer_pb2.Identity) -> None:
         """Drop what is kept of a peer's incarnation."""

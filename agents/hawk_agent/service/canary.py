@@ -46,8 +46,8 @@ def scratch(notation: str, sizes: dict[str, int], content: bytes | None) -> Iter
         mapping.check(descriptor, layout.nbytes, CANARY)
         memory = mapping.map_memory(descriptor, layout.nbytes, writable=True, label=CANARY)
         memory[:] = os.urandom(layout.nbytes) if content is None else content.ljust(layout.nbytes, b"\xff")
-        identity = f"{CANARY}-{os.urandom(8).hex()}"
-        region = Region(CANARY, "", "", "", layout, memory, mapping.read_only(descriptor), identity)
+        readable = mapping.read_only(descriptor)
+        region = Region(CANARY, "", "", "", layout, memory, readable, identity="")
     finally:
         os.close(descriptor)
     try:

@@ -179,14 +179,19 @@ class Link:
                         f"{self.node} restarted: epoch {self.identity.epoch} is now {presence.epoch}"
                     )
                 if presence.regions_changed:
-                    self._regions = list(presence.regions)
-                    self._regions_changed.set()
+                    self._take_regions(presence.regions)
         except TimeoutError as error:
             raise LinkDownError(f"{self.node} gave no sign for {PRESENCE_SECONDS:g} s") from error
         finally:
             call.cancel()
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
+
+    def _take_regions(self, regions: Iterable[peer_pb2.Region]) -> None:
+        self._regions = list(regions)
+        self._regions_changed.set()
+        if self.identity is not None:
+            self._room.keep(self.identity, frozenset(region.identity for region in self._regions))
 
     async def _prove_when_needed(self) -> None:
         """Prove at the start, after a failed transfer, and after a failed proof (with growing rests)."""
@@ -277,6 +282,7 @@ class Links:
         metrics: Metrics,
         *,
         regions: Callable[[], Iterable[peer_pb2.Region]],
+        keep: Callable[[peer_pb2.Identity, frozenset[str]], None],
         forget: Callable[[peer_pb2.Identity], None],
         paths: Callable[[Link], list[str]],
         prove: Callable[[Link, str], Awaitable[Report]],
@@ -286,6 +292,7 @@ class Links:
         self.tls = tls
         self.metrics = metrics
         self.regions = regions
+        self.keep = keep
         self.forget = forget
         self.paths = paths
         self.prove = prove

@@ -81,6 +81,9 @@ class Transport(ABC):
     ) -> tuple[peer_pb2.Answer, DestinationEnd]:
         """The receiver's side. `origin` names the sender's incarnation."""
 
+    def keep(self, origin: str, regions: frozenset[str]) -> None:  # noqa: B027 -- as below
+        """A peer's incarnation has these regions now; drop what is kept of others."""
+
     def forget(self, origin: str) -> None:  # noqa: B027 -- most transports keep nothing of a peer
         """Drop what is kept of a peer's incarnation."""
 

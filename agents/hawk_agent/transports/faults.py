@@ -65,6 +65,10 @@ class Faulty(Transport):
             return answer, end
         return answer, _FaultyEnd(end, translation, destination, self._fault)
 
+    def keep(self, origin: str, regions: frozenset[str]) -> None:
+        """As the inner one."""
+        self._inner.keep(origin, regions)
+
     def forget(self, origin: str) -> None:
         """As the inner one."""
         self._inner.forget(origin)

@@ -94,6 +94,10 @@ class SharedMemory(Transport):
             source = self._mappings.add(origin, offer.region, await self._fetch(offer))
         return peer_pb2.Answer(), _Destination(translation, source, destination, self._pool)
 
+    def keep(self, origin: str, regions: frozenset[str]) -> None:
+        """Unmap regions that the peer no longer has: a mapping would hold their memory for ever."""
+        self._mappings.keep(origin, regions)
+
     def forget(self, origin: str) -> None:
         """Unmap an incarnation's regions, each when its last transfer ends."""
         self._mappings.forget(origin)
@@ -234,15 +238,22 @@ class _Mappings:
         if known is not None:  # two transfers asked at once
             memory.close()
             return known
-        fresh = self._known[origin, region] = _Mapping(memory)
+        fresh = _Mapping(memory)
         fresh.users = 1
+        if not region:  # a scratch region, never used twice
+            fresh.dropped = True
+            return fresh
+        self._known[origin, region] = fresh
         while len(self._known) > MAX_MAPPINGS:
             self._known.popitem(last=False)[1].drop()
         return fresh
 
-    def forget(self, origin: str) -> None:
-        for key in [key for key in self._known if key[0] == origin]:
+    def keep(self, origin: str, regions: frozenset[str]) -> None:
+        for key in [key for key in self._known if key[0] == origin and key[1] not in regions]:
             self._known.pop(key).drop()
+
+    def forget(self, origin: str) -> None:
+        self.keep(origin, frozenset())
 
     def clear(self) -> None:
         for found in self._known.values():

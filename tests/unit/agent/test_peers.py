@@ -93,7 +93,7 @@ async def spawn(house: House, node: str, transport: str, *peers: str) -> asyncio
 async def test_a_sender_that_is_killed_leaves_no_block_behind(
     house: House, transport: str, child: dict[str, asyncio.subprocess.Process]
 ) -> None:
-    """The prefill node dies in the middle of a transfer; its engine loses its agent, the decode side its sender."""
+    """The prefill node dies in the middle of a transfer."""
     agent = await house.agent("npu", transports=(transport,))
     child["gpu"] = await spawn(house, "gpu", transport, f"npu={agent.address}")
     engine = await off(Engine, house.folder / "gpu.sock")

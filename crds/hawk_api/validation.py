@@ -62,7 +62,7 @@ def _head(obj: object) -> tuple[Violation, ...]:
     if not isinstance(obj, dict):
         return (error("(document)", f"is {type(obj).__name__} and not an object; give a manifest"),)
     kind = obj.get("kind")
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         return (error("kind", f"{kind!r} is no kind of {API_VERSION}; {suggestion(str(kind), _KINDS)}"),)
     if obj.get("apiVersion") != API_VERSION:
         return (error("apiVersion", f"{obj.get('apiVersion')!r} is not served; write {API_VERSION}"),)

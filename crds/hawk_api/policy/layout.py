@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hawk_api.policy.violation import error, groups, warning
+from hawk_api.policy.violation import dicts, error, groups, warning
 from hawk_api.reasons import Reason
 
 if TYPE_CHECKING:
@@ -140,11 +140,9 @@ def _words(spec: object) -> Iterator[str]:
     if not isinstance(spec, dict):
         return
     for kind in ("containers", "initContainers"):
-        for container in spec.get(kind) or ():
-            if not isinstance(container, dict):
-                continue
+        for _, container in dicts(spec.get(kind)):
             for key in ("command", "args"):
-                yield " ".join(str(word) for word in container.get(key) or ())
-            for variable in container.get("env") or ():
-                if isinstance(variable, dict) and "value" in variable:
-                    yield f"{variable.get('name')}={variable['value']}"
+                words = container.get(key)
+                yield " ".join(map(str, words)) if isinstance(words, list) else str(words)
+            for _, variable in dicts(container.get("env")):
+                yield f"{variable.get('name')}={variable.get('value')}"

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hawk_api import labels, quantity
-from hawk_api.policy.violation import error, groups
+from hawk_api.policy.violation import dicts, error, groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -88,8 +88,8 @@ def requested(path: str, template: Mapping[str, Any]) -> Iterator[tuple[str, str
     """Every (path, resource name, value) that a template's containers ask for."""
     spec = template.get("spec")
     containers = spec.get("containers") if isinstance(spec, dict) else None
-    for index, container in enumerate(containers or ()):
-        asked = container.get("resources") if isinstance(container, dict) else None
+    for index, container in dicts(containers):
+        asked = container.get("resources")
         for kind in ("limits", "requests"):
             values = asked.get(kind) if isinstance(asked, dict) else None
             if isinstance(values, dict):
@@ -109,5 +109,5 @@ def own_labels(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
     for path, group in groups(spec):
         metadata = (group.template or {}).get("metadata")
         given = metadata.get("labels") if isinstance(metadata, dict) else None
-        for name in sorted(ours & set(given or ())):
+        for name in sorted(ours & set(given if isinstance(given, dict) else ())):
             yield error(f"{path}.template.metadata.labels[{name}]", "the operator sets this label; remove it")

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from hawk_api.models import Geometry, resolve
 from hawk_api.reasons import Reason
@@ -72,6 +73,12 @@ def groups(spec: HawkPoolSpec) -> Iterator[tuple[str, GroupSpec]]:
     """Each group with its path."""
     for index, group in enumerate(spec.groups):
         yield f"spec.groups[{index}]", group
+
+
+def dicts(value: object) -> list[tuple[int, dict[str, Any]]]:
+    """The objects in a list of an opaque template, with their indices: it may hold anything."""
+    listed = value if isinstance(value, list) else []
+    return [(index, item) for index, item in enumerate(listed) if isinstance(item, dict)]
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -134,6 +134,12 @@ def _check_template(value: dict[str, Any]) -> dict[str, Any]:
     spec = value.get("spec")
     if not isinstance(spec, dict) or not isinstance(spec.get("containers"), list) or not spec["containers"]:
         raise ValueError("has no spec.containers; give a pod template with at least one container")
+    if not all(isinstance(container, dict) for container in spec["containers"]):
+        raise ValueError("has a container that is no object; write its name and image")
+    metadata = value.get("metadata", {})
+    labels = metadata.get("labels", {}) if isinstance(metadata, dict) else None
+    if not isinstance(labels, dict) or not all(isinstance(text, str) for text in labels.values()):
+        raise ValueError("has metadata that is no object with labels of text; put label values in quotes")
     return value
 
 
@@ -147,6 +153,16 @@ PodTemplate = Annotated[
             **_OPAQUE,
             "required": ["spec"],
             "properties": {
+                "metadata": {
+                    **_OPAQUE,
+                    "properties": {
+                        "labels": {
+                            "type": "object",
+                            "maxProperties": 256,
+                            "additionalProperties": {"type": "string", "maxLength": 63},
+                        }
+                    },
+                },
                 "spec": {
                     **_OPAQUE,
                     "required": ["containers"],

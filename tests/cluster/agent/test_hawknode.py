@@ -21,7 +21,9 @@ pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture
-def agent(cluster: Cluster, crds: list[str], processes: Supervisor, namespace: str) -> Callable[[str], Process]:  # noqa: ARG001
+def agent(
+    cluster: Cluster, crds: list[str], processes: Supervisor, namespace: str
+) -> Callable[[str], Process]:
     """Starts an agent process of a node."""
 
     def start(node: str, suffix: str = "") -> Process:
@@ -92,7 +94,8 @@ def test_agents_publish_themselves_and_prove_the_links_they_are_given(
     writes = [
         event
         for event in cluster.audit_events(mark)
-        if event["verb"] in {"patch", "update", "create"} and event["objectRef"].get("resource") == "hawknodes"
+        if event["verb"] in {"patch", "update", "create"}
+        and event["objectRef"].get("resource") == "hawknodes"
     ]
     assert writes == []
 

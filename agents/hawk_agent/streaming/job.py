@@ -1,0 +1,74 @@
+"""What is to be sent, checked before anything is: the plan, the events, the limits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from hawk_agent.errors import TransportError, TransportTimeoutError
+from hawk_agent.protocol.framing import close_all
+from hawk_agent.streaming import chunks as chunking
+from hawk_agent.streaming import lease as leases
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hawk_agent.memory.region import Region
+    from hawk_agent.protocol import engine_pb2
+    from hawk_agent.streaming.translation import Translation
+
+
+class Job:
+    """What is to be sent. Owns the event descriptors."""
+
+    def __init__(
+        self,
+        ticket: engine_pb2.Ticket,
+        region: Region,
+        translation: Translation | None,
+        chunk_layers: int,
+        events: Sequence[int],
+        *,
+        all_complete: bool,
+        layer_timeout: float,
+    ) -> None:
+        self.ticket = ticket
+        self.region = region
+        self.translation = translation
+        self.events = list(events)
+        self.layer_timeout = layer_timeout
+        self.chunk_layers = chunk_layers
+        layers = translation.layers if translation else 0
+        self.chunks = chunking.plan(layers, chunk_layers) if translation else ()
+        self.waits = (
+            (0,) * len(self.chunks) if all_complete else chunking.events_for(self.chunks, len(self.events))
+        )
+        self.terms = leases.Terms(grace=ticket.grace_ms / 1000, max_grace=ticket.max_grace_ms / 1000)
+
+    def close(self) -> None:
+        """Close the event descriptors."""
+        close_all(self.events)
+        self.events.clear()
+
+
+def _set(signal: asyncio.Future[None]) -> None:
+    if not signal.done():
+        signal.set_result(None)
+
+
+async def fired(event: int, timeout: float) -> None:  # noqa: ASYNC109 -- mapped to an outcome here
+    """Wait for an eventfd, and take its count. TransportTimeoutError when it doesn't fire."""
+    loop = asyncio.get_running_loop()
+    signal = loop.create_future()
+    os.set_blocking(event, False)
+    loop.add_reader(event, _set, signal)
+    try:
+        await asyncio.wait_for(signal, timeout)
+        os.eventfd_read(event)
+    except TimeoutError as error:
+        raise TransportTimeoutError(f"a layer was not complete within {timeout:g} s") from error
+    except OSError as error:
+        raise TransportError(f"a layer's event can't be read ({error.strerror})") from error
+    finally:
+        loop.remove_reader(event)

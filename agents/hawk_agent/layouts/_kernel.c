@@ -272,36 +272,66 @@ static int64_t count_blocks(const Walk *walk)
     return blocks;
 }
 
+/* Go to a block by its number, from the walk's first one. */
+static void seek_block(Walk *walk, int64_t number)
+{
+    for (int i = walk->outer - 1; i >= 0; i--) {
+        const Loop *loop = &walk->program->loop[i];
+        const int64_t turn = number % loop->count;
+        number /= loop->count;
+        walk->turn[i] = turn;
+        walk->at_source += turn * loop->source;
+        walk->at_destination += turn * loop->destination;
+        walk->logical += turn * loop->logical;
+        walk->source_entry += turn * loop->source_step;
+        walk->destination_entry += turn * loop->destination_step;
+    }
+}
+
 /* The block to take from a group of `every` neighbours. */
 static int64_t pick(const Sample *sample, int64_t group, uint64_t program, int64_t blocks)
 {
     const uint64_t chance = place_key((uint64_t)group + (program << 40), sample->first, sample->second) >> 32;
-    const int64_t block = group * sample->every + (int64_t)(chance % (uint64_t)sample->every);
-    return block < blocks ? block : blocks - 1;
+    const int64_t start = group * sample->every, offset = (int64_t)(chance % (uint64_t)sample->every);
+    return offset < blocks - start ? start + offset : blocks - 1;
+}
+
+static uint64_t hash_here(const Path *path, const Walk *walk, const Block *block, const Side *side, int destination,
+                          const Key *key)
+{
+    const int64_t at = destination ? destination_at(walk) : source_at(walk);
+    return path->hash(block, side->bytes + at, (uint64_t)walk->logical, key);
 }
 
 static uint64_t run_hash(const Path *path, const Program *p, uint64_t number, const Side *side, int destination,
                          const Key *key, const Sample *sample)
 {
-    Walk walk;
+    Walk first;
     Block block;
     uint64_t sum = 0;
-    start_walk(&walk, &block, p, side, side);
+    start_walk(&first, &block, p, side, side);
     if (destination) {
         block.run_source = block.run_destination;
         block.row_source = block.row_destination;
     }
-    const int64_t blocks = count_blocks(&walk);
-    int64_t here = 0, group = 0, wanted = pick(sample, 0, number, blocks);
-    do {
-        if (here == wanted) {
-            const int64_t at = destination ? destination_at(&walk) : source_at(&walk);
-            sum += path->hash(&block, side->bytes + at, (uint64_t)walk.logical, key);
-            group++;
-            wanted = group * sample->every < blocks ? pick(sample, group, number, blocks) : -1;
-        }
-        here++;
-    } while (next_block(&walk));
+    if (sample->every == 1) {
+        Walk walk = first;
+        do
+            sum += hash_here(path, &walk, &block, side, destination, key);
+        while (next_block(&walk));
+        return sum;
+    }
+    int32_t lines[LINES_MOST];
+    const int fetch = group_lines(&first, &block, 0, lines) ? (int)((block.rows * block.runs * block.run + 63) / 64) : 0;
+    const int64_t blocks = count_blocks(&first);
+    for (int64_t group = 0; group < 1 + (blocks - 1) / sample->every; group++) {
+        Walk walk = first;
+        seek_block(&walk, pick(sample, group, number, blocks));
+        const uint8_t *from = side->bytes + (destination ? destination_at(&walk) : source_at(&walk));
+        for (int i = 0; i < fetch; i++) /* out of the blue: ask for all its lines at once */
+            __builtin_prefetch(from + lines[i]);
+        sum += hash_here(path, &walk, &block, side, destination, key);
+    }
     return sum;
 }
 

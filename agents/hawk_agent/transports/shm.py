@@ -17,7 +17,7 @@ import os
 import secrets
 import socket
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hawk_agent.errors import TransportError, TransportTimeoutError
 from hawk_agent.memory import mapping
@@ -27,6 +27,7 @@ from hawk_agent.transports.base import DestinationEnd, SourceEnd, Transport, Wor
 
 if TYPE_CHECKING:
     import mmap
+    from collections.abc import Callable
     from concurrent.futures import ThreadPoolExecutor
     from pathlib import Path
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from hawk_agent.streaming.chunks import Chunk
     from hawk_agent.streaming.translation import Translation
 
+T = TypeVar("T")
 TOKEN_BYTES = 32
 CONNECT_SECONDS = 3.0
 MAX_MAPPINGS = 128
@@ -104,7 +106,7 @@ class SharedMemory(Transport):
 
     async def _fetch(self, offer: peer_pb2.Offer) -> mmap.mmap:
         try:
-            descriptor = await asyncio.to_thread(_ask, offer.socket, offer.token)
+            descriptor = await self._beside(lambda: _ask(offer.socket, offer.token))
         except TimeoutError as error:
             raise TransportTimeoutError(
                 f"{offer.socket} gave no memory within {CONNECT_SECONDS:g} s"
@@ -114,11 +116,14 @@ class SharedMemory(Transport):
         try:
             label = f"peer region {offer.region}"
             mapping.check(descriptor, offer.bytes, label)
-            return await asyncio.to_thread(
-                mapping.map_memory, descriptor, offer.bytes, writable=False, label=label
+            return await self._beside(
+                lambda: mapping.map_memory(descriptor, offer.bytes, writable=False, label=label)
             )
         finally:
             os.close(descriptor)
+
+    async def _beside(self, function: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function)
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()

@@ -214,6 +214,32 @@ static int group_lines(const Walk *walk, const Block *block, int joined, int32_t
     return 1;
 }
 
+#define NEAR_BYTES 8192
+
+/* Hash what was just read while it is in the first-level cache: a large block goes piece by piece. */
+static uint64_t copy_and_hash(const Path *path, const Block *block, const uint8_t *from, uint8_t *to, uint64_t logical,
+                              const Key *key, Ahead ahead, int stream)
+{
+    if (block->rows * block->runs * block->run <= NEAR_BYTES) {
+        path->copy(block, from, to, ahead, stream);
+        return path->hash(block, from, logical, key);
+    }
+    const int64_t most = block->run < NEAR_BYTES ? NEAR_BYTES / block->run : 1;
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < block->rows; i++)
+        for (int64_t j = 0; j < block->runs; j += most) {
+            Block piece = *block;
+            piece.rows = 1;
+            piece.runs = block->runs - j < most ? block->runs - j : most;
+            const uint8_t *start = from + i * block->row_source + j * block->run_source;
+            path->copy(&piece, start, to + i * block->row_destination + j * block->run_destination, ahead, stream);
+            sum += path->hash(&piece, start, logical + (uint64_t)(i * block->row_logical + j * block->run_logical), key);
+            if (ahead.lines)
+                ahead.lines += piece.runs * piece.run / 64;
+        }
+    return sum;
+}
+
 static uint64_t run_copy(const Path *path, const Program *p, const Side *source, const Side *destination,
                          const Key *key, int stream)
 {
@@ -241,9 +267,11 @@ static uint64_t run_copy(const Path *path, const Program *p, const Side *source,
             else
                 ahead.lines = lines + here * each;
         }
-        path->copy(&block, from, destination->bytes + destination_at(&walk), ahead, stream);
+        uint8_t *to = destination->bytes + destination_at(&walk);
         if (key)
-            sum += path->hash(&block, from, (uint64_t)walk.logical, key);
+            sum += copy_and_hash(path, &block, from, to, (uint64_t)walk.logical, key, ahead, stream);
+        else
+            path->copy(&block, from, to, ahead, stream);
         here = here + 1 < group ? here + 1 : 0;
         if (ahead.lines && here == 0)
             ahead.lines = lines;

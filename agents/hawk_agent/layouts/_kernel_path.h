@@ -105,6 +105,19 @@ TARGET static inline void NAME(gather_row_32)(const Block *b, const uint8_t *fro
 }
 #endif
 
+/* Runs of whole lines: rows of 32x32 tiles, tokens of a head. */
+TARGET static inline void NAME(stream_lines)(const Block *b, const uint8_t *from, uint8_t *to, Ahead *ahead)
+{
+    const int32_t *lines = ahead->lines;
+    for (int64_t i = 0; i < b->runs; i++, from += b->run_source)
+        for (int64_t at = 0; at < b->run; at += LINE, to += LINE) {
+            FETCH();
+            for (int v = 0; v < LINE; v += VBYTES)
+                vstream(to + v, vload(from + at + v));
+        }
+    ahead->lines = lines;
+}
+
 TARGET static inline void NAME(row)(const Block *b, const uint8_t *from, uint8_t *to, Ahead *ahead, int stream)
 {
     if (b->run_destination == b->run) {
@@ -118,6 +131,10 @@ TARGET static inline void NAME(row)(const Block *b, const uint8_t *from, uint8_t
 #endif
         case 32: NAME(gather_row_32)(b, from, to, ahead, aligned); return;
         default: break;
+        }
+        if (aligned && b->run % LINE == 0) {
+            NAME(stream_lines)(b, from, to, ahead);
+            return;
         }
     }
     for (int64_t i = 0; i < b->runs; i++)

@@ -6,6 +6,8 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from google.protobuf.message import DecodeError
+
 from hawk_agent.client.connection import Connection
 from hawk_agent.errors import BadRequestError, EventsRequiredError, TransferFailedError
 from hawk_agent.protocol import common_pb2, engine_pb2
@@ -263,7 +265,7 @@ class Engine:
             PeerError: the receiver isn't wired, is down, or has restarted since the ticket.
         """
         events = list(layer_events or ())
-        if not events and not all_complete and not engine_pb2.Ticket.FromString(ticket).empty:
+        if not events and not all_complete and not _empty(ticket):
             raise EventsRequiredError("give layer_events, one a layer or one a chunk, or all_complete=True")
         body = engine_pb2.Push(
             ticket=ticket,
@@ -290,6 +292,13 @@ def _extent(
         for axis, (start, stop) in (windows or {}).items()
     ]
     return engine_pb2.Extent(windows=parts, blocks=blocks, empty=empty)
+
+
+def _empty(ticket: bytes) -> bool:
+    try:
+        return engine_pb2.Ticket.FromString(ticket).empty
+    except DecodeError as error:
+        raise BadRequestError(f"the ticket can't be read ({error}); pass it on unchanged") from error
 
 
 def _ms(seconds: float | None) -> int:

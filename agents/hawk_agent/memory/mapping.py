@@ -6,6 +6,7 @@ against shrinking, and its real size is checked, not the claimed one.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import mmap
 import os
@@ -55,6 +56,12 @@ def map_memory(descriptor: int, nbytes: int, *, writable: bool, label: str) -> m
         return mmap.mmap(descriptor, nbytes, flags=flags, prot=protection)
     except (OSError, ValueError) as error:
         raise RegionError(f"{label}: {nbytes} bytes can't be mapped ({error})") from error
+
+
+def unmap(memory: mmap.mmap) -> None:
+    """Unmap. A view that somebody still holds (a traceback, say) unmaps it when it goes."""
+    with contextlib.suppress(BufferError):
+        memory.close()
 
 
 def read_only(descriptor: int) -> int:

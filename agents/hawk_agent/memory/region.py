@@ -64,7 +64,7 @@ class Region:
         if self.retired and self.users == 0 and self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
-            self.memory.close()
+            mapping.unmap(self.memory)
 
 
 class Regions:

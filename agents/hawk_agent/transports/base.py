@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hawk_agent.errors import TransportError, TransportTimeoutError
 
@@ -98,7 +98,7 @@ class Work:
     def __init__(self, pool: ThreadPoolExecutor) -> None:
         self._pool = pool
         self._stop = threading.Event()
-        self._running: set[asyncio.Future[object]] = set()
+        self._running: set[asyncio.Future[Any]] = set()
 
     @property
     def stopped(self) -> bool:
@@ -110,9 +110,15 @@ class Work:
         if self._stop.is_set():
             raise TransportError("the transfer was stopped")
         future = asyncio.get_running_loop().run_in_executor(self._pool, self._guarded, function)
-        self._running.add(future)  # type: ignore[arg-type]
-        future.add_done_callback(self._running.discard)
+        self._running.add(future)
+        future.add_done_callback(self._done)
         return await asyncio.shield(future)
+
+    def _done(self, future: asyncio.Future[Any]) -> None:
+        """Forget it. Its error counts as heard: whoever waited was cancelled, or has it."""
+        self._running.discard(future)
+        if not future.cancelled():
+            future.exception()
 
     def _guarded(self, function: Callable[[], T]) -> T:
         if self._stop.is_set():

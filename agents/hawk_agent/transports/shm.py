@@ -222,7 +222,7 @@ class _Mapping:
 
     def _close_if_idle(self) -> None:
         if self.dropped and self.users == 0 and not self.memory.closed:
-            self.memory.close()
+            mapping.unmap(self.memory)
 
 
 class _Mappings:

@@ -10,6 +10,7 @@ import pytest
 
 from hawk_agent.client import layer_events
 from hawk_agent.errors import (
+    BadRequestError,
     BlocksBusyError,
     EventsRequiredError,
     LayoutMismatchError,
@@ -275,6 +276,10 @@ async def test_a_ticket_of_an_earlier_incarnation_is_refused_by_name(house: Hous
     ticket.epoch = "0000"
     with pytest.raises(StaleEpochError, match="the ticket is for epoch 0000"):
         await off(source.engine.push, ticket.SerializeToString(), "kv", all_complete=True)
+    with pytest.raises(BadRequestError, match="the ticket can't be read"):
+        await off(source.engine.push, b"\xff" * 9, "kv")
+    with pytest.raises(BadRequestError, match="the ticket can't be read"):
+        await off(source.engine.push, b"\xff" * 9, "kv", all_complete=True)
     ticket.node = "elsewhere"
     with pytest.raises(NotWiredError, match="node elsewhere isn't wired to this agent; wired: npu"):
         await off(source.engine.push, ticket.SerializeToString(), "kv", all_complete=True)

@@ -60,14 +60,14 @@ def as_table(name: str, layout: Layout, blocks: Blocks, *, unique: bool) -> Tabl
     if blocks is None:
         raise LayoutError(f"{name}: missing; {str(layout.notation)!r} needs a block table")
     table = _whole_numbers(name, blocks)
-    first, stop = window(layout)
+    first, stop = layout.entries
     if table.size < stop:
         raise LayoutError(f"{name}: {table.size} entries, but {stop} are needed; give a block for each page")
-    used = table[first:stop]
-    if used.size and (int(used.min()) < 0 or int(used.max()) >= digit.size):
-        bad = int(used.min()) if int(used.min()) < 0 else int(used.max())
+    used = np.sort(table[first:stop])
+    if used.size and (used[0] < 0 or used[-1] >= digit.size):
+        bad = int(used[0] if used[0] < 0 else used[-1])
         raise LayoutError(f"{name}: block {bad} is outside the pool of {digit.size}; is the table stale?")
-    if unique and np.unique(used).size != used.size:
+    if unique and (used[1:] == used[:-1]).any():
         raise LayoutError(f"{name}: a block stands twice and would be written twice; give each page its own")
     return table
 
@@ -80,15 +80,3 @@ def _whole_numbers(name: str, blocks: Sequence[int] | npt.NDArray[np.integer[Any
     if given.size and given.dtype.kind not in "iu":
         raise LayoutError(f"{name}: not a list of block numbers but of {given.dtype}; give integers")
     return given.astype(np.int64).reshape(-1)
-
-
-def window(layout: Layout) -> tuple[int, int]:
-    """The block-table entries [first, stop) that a layout's window touches."""
-    digit = layout.table
-    extent = layout.extent(digit.axis) if digit else None
-    if digit is None or extent is None or extent.count == 0:
-        return 0, 0
-    every = 1
-    for finer in layout.levels(digit.axis)[:-1]:
-        every *= finer.size
-    return extent.start // every, -(-extent.stop // every)

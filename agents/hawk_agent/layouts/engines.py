@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from hawk_agent.layouts.errors import LayoutError
 from hawk_agent.layouts.loops import Loop, Program, part, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
     from types import ModuleType
 
     from hawk_agent.layouts.buffers import Bytes, Table
@@ -71,8 +71,28 @@ def _best() -> str:
     return available()[0]
 
 
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Programs made ready to run: as the kernel reads them, with what they move."""
+
+    programs: tuple[Program, ...]
+    words: array[int]
+    nbytes: int
+
+
+def prepare(programs: Iterable[Program]) -> Plan:
+    """Programs as the kernel reads them: seven words, then six for each loop."""
+    kept, words = tuple(programs), array("q")
+    for p in kept:
+        words.extend((len(p.loops), p.source, p.destination, p.logical))
+        words.extend((p.source_entry, p.destination_entry, p.run))
+        for loop in p.loops:
+            words.extend((loop.count, *loop.steps))
+    return Plan(kept, words, sum(p.nbytes for p in kept))
+
+
 def copy(
-    programs: Sequence[Program],
+    plan: Plan,
     source: Bytes,
     destination: Bytes,
     tables: tuple[Table, Table],
@@ -81,7 +101,7 @@ def copy(
     key: int | None = None,
     unit: int = 1,
 ) -> int | None:
-    """Run programs that copy. `tables` and `pages` are the source's and the destination's.
+    """Run a plan that copies. `tables` and `pages` are the source's and the destination's.
 
     With a key, the programs must be in logical runs of whole units, and the digest of what was
     read comes back; the C kernel hashes while it copies.
@@ -89,29 +109,29 @@ def copy(
     path = engine()
     if path != "numpy":
         words = (0, 0, 0) if key is None else (*_digest.schedule(key), unit)
-        stream = sum(program.nbytes for program in programs) >= STREAM_FROM
-        found = _kernel.copy(
-            path[2:], _encode(tuple(programs)), source, destination, *tables, *pages, stream, words
-        )
+        stream = plan.nbytes >= STREAM_FROM
+        found = _kernel.copy(path[2:], plan.words, source, destination, *tables, *pages, stream, words)
         return None if key is None else found
-    for program in programs:
+    for program in plan.programs:
         fallback.copy(program, source, destination, tables, pages)
     if key is None:
         return None
-    return digest(programs, source, tables[0], pages[0], side=0, unit=unit, key=key)
+    return digest(plan, source, tables[0], pages[0], side=0, unit=unit, key=key)
 
 
-def fill(programs: Sequence[Program], destination: Bytes, table: Table, page: int) -> None:
-    """Run programs that write zeros."""
-    if engine() != "numpy":
-        _kernel.fill(_encode(tuple(programs)), destination, table, page)
+def fill(plan: Plan, destination: Bytes, table: Table, page: int) -> None:
+    """Run a plan that writes zeros."""
+    if not plan.programs:
         return
-    for program in programs:
+    if engine() != "numpy":
+        _kernel.fill(plan.words, destination, table, page)
+        return
+    for program in plan.programs:
         fallback.fill(program, destination, table, page)
 
 
 def digest(
-    programs: Sequence[Program],
+    plan: Plan,
     buffer: Bytes,
     table: Table,
     page: int,
@@ -121,33 +141,20 @@ def digest(
     key: int,
     sample: int = 1,
 ) -> int:
-    """The digest of what programs read (side 0) or write (side 1), of one stripe in `sample`."""
+    """The digest of what a plan reads (side 0) or writes (side 1).
+
+    A sample takes one block of so many: its plan must be cut into `stripes`.
+    """
     path = engine()
-    striped = tuple(programs)
-    if sample > 1:
-        striped = tuple(piece for program in striped for piece in stripes(program))
     if path != "numpy":
         words = (*_digest.schedule(key), unit)
         chance = (*_digest.schedule(key ^ _digest.MASK), sample)
-        return _kernel.digest(path[2:], _encode(striped), buffer, table, page, bool(side), words, chance)
+        return _kernel.digest(path[2:], plan.words, buffer, table, page, bool(side), words, chance)
     total = 0
-    for number, program in enumerate(striped):
+    for number, program in enumerate(plan.programs):
         for piece in _sampled(program, number, key, sample):
             total += fallback.hash_side(piece, buffer, table, page, side=side, unit=unit, key=key)
     return total & _digest.MASK
-
-
-@lru_cache(maxsize=4096)
-def _encode(programs: tuple[Program, ...]) -> array[int]:
-    """Programs as the kernel reads them: seven words, then six for each loop."""
-    words = array("q")
-    for p in programs:
-        words.extend(
-            (len(p.loops), p.source, p.destination, p.logical, p.source_entry, p.destination_entry, p.run)
-        )
-        for loop in p.loops:
-            words.extend((loop.count, *loop.steps))
-    return words
 
 
 def _sampled(program: Program, number: int, key: int, sample: int) -> list[Program]:
@@ -163,7 +170,6 @@ def _sampled(program: Program, number: int, key: int, sample: int) -> list[Progr
     return [piece for pick in picks.tolist() for piece in part(program, pick * block, block)]
 
 
-@lru_cache(maxsize=4096)
 def stripes(program: Program) -> tuple[Program, ...]:
     """The same program, its two inner loops cut to blocks of some 4 KiB: what a sample takes at a time."""
     return tuple(_stripe(piece) for piece in shorten(program, _STRIPE))

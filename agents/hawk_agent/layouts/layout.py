@@ -129,7 +129,7 @@ class Layout:
         """Elements from the buffer's start to the end of the last one, padding and pool included."""
         return self.offset + 1 + sum((digit.size - 1) * digit.stride for digit in self.digits)
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Bytes a buffer needs to hold this layout."""
         return self.elements * self.itemsize
@@ -154,10 +154,19 @@ class Layout:
         """Size and window of a logical axis."""
         return self.extents[AXES.index(axis)]
 
-    @property
+    @cached_property
     def table(self) -> Digit | None:
         """The digit that a block table indexes."""
         return next((digit for digit in self.digits if digit.indexed), None)
+
+    @cached_property
+    def entries(self) -> tuple[int, int]:
+        """The block-table entries [start, stop) that the window touches; (0, 0) without a table."""
+        if self.table is None or self.extent(self.table.axis).count == 0:
+            return 0, 0
+        extent = self.extent(self.table.axis)
+        every = prod(digit.size for digit in self.levels(self.table.axis)[:-1])
+        return extent.start // every, -(-extent.stop // every)
 
     def levels(self, axis: str) -> tuple[Digit, ...]:
         """The digits of an axis, finest first."""

@@ -10,6 +10,7 @@ from hawk_agent.layouts import coverage, engines, stream
 from hawk_agent.layouts.buffers import Blocks, Bytes, Table, as_bytes, as_table, refuse_overlap
 from hawk_agent.layouts.compatible import require
 from hawk_agent.layouts.compiler import Sides, boxes, fills, unit
+from hawk_agent.layouts.errors import LayoutError
 from hawk_agent.layouts.loops import Program, coalesce, shorten
 from hawk_agent.layouts.schedule import STRETCH, schedule
 
@@ -48,15 +49,27 @@ class Nest:
         return sum(move.runs for move in self.moves)
 
     @cached_property
-    def walk(self) -> tuple[Program, ...]:
+    def walk(self) -> engines.Plan:
         """The moves in the order in which they are run."""
-        return schedule(self.moves, self.pages)
+        return engines.prepare(schedule(self.moves, self.pages))
 
     @cached_property
-    def hashed_walk(self) -> tuple[Program, ...]:
+    def hashed_walk(self) -> engines.Plan:
         """The units in the order in which they are run when a digest is taken on the way."""
         pieces = [piece for program in self.units for piece in shorten(program, STRETCH)]
-        return schedule(pieces, self.pages)
+        return engines.prepare(schedule(pieces, self.pages))
+
+    @cached_property
+    def _whole(self) -> engines.Plan:
+        return engines.prepare(self.units)
+
+    @cached_property
+    def _striped(self) -> engines.Plan:
+        return engines.prepare(piece for program in self.units for piece in engines.stripes(program))
+
+    @cached_property
+    def _padding(self) -> engines.Plan:
+        return engines.prepare(self.zeros)
 
     @cached_property
     def pages(self) -> tuple[int, int]:
@@ -99,15 +112,15 @@ class Nest:
         write = as_bytes("destination", destination, self.destination.nbytes, writable=True)
         refuse_overlap(read, write)
         tables = (self._source_table(source_blocks), self._destination_table(destination_blocks))
-        programs = self.walk if key is None else self.hashed_walk
-        digest = engines.copy(programs, read, write, tables, self.pages, key=key, unit=self.unit)
-        engines.fill(self.zeros, write, tables[1], self.pages[1])
+        plan = self.walk if key is None else self.hashed_walk
+        digest = engines.copy(plan, read, write, tables, self.pages, key=key, unit=self.unit)
+        engines.fill(self._padding, write, tables[1], self.pages[1])
         return digest
 
     def zero_padding(self, destination: object, *, destination_blocks: Blocks = None) -> None:
         """Clear the destination's padding only, as a receiver does that places the payload itself."""
         write = as_bytes("destination", destination, self.destination.nbytes, writable=True)
-        engines.fill(self.zeros, write, self._destination_table(destination_blocks), self.pages[1])
+        engines.fill(self._padding, write, self._destination_table(destination_blocks), self.pages[1])
 
     def digest_source(self, source: object, key: int, *, blocks: Blocks = None, sample: int = 1) -> int:
         """The digest (modulo 2**64) of what this nest reads.
@@ -143,8 +156,11 @@ class Nest:
         stream.unpack(self, data, write, self._destination_table(destination_blocks), start=start, stop=stop)
 
     def _digest(self, buffer: Bytes, table: Table, side: int, key: int, sample: int) -> int:
+        if sample < 1:
+            raise LayoutError(f"sample: {sample}; give 1 for everything, or n for one stripe in n")
+        plan = self._whole if sample == 1 else self._striped
         return engines.digest(
-            self.units, buffer, table, self.pages[side], side=side, unit=self.unit, key=key, sample=sample
+            plan, buffer, table, self.pages[side], side=side, unit=self.unit, key=key, sample=sample
         )
 
     def _source_table(self, blocks: Blocks) -> Table:

@@ -30,7 +30,7 @@ def pack(nest: Nest, source: Bytes, table: Table, out: object, *, start: int, st
     _check(nest, start, stop)
     write = as_bytes("out", out, stop - start, writable=True)
     programs = [_into_stream(piece, at - start) for piece, at in _cut(nest.moves, start, stop)]
-    engines.copy(programs, source, write, (table, _NO_TABLE), (nest.pages[0], 0))
+    engines.copy(engines.prepare(programs), source, write, (table, _NO_TABLE), (nest.pages[0], 0))
 
 
 def unpack(nest: Nest, data: object, destination: Bytes, table: Table, *, start: int, stop: int) -> None:
@@ -38,7 +38,7 @@ def unpack(nest: Nest, data: object, destination: Bytes, table: Table, *, start:
     _check(nest, start, stop)
     read = as_bytes("data", data, stop - start, writable=False)
     programs = [_from_stream(piece, at - start) for piece, at in _cut(nest.moves, start, stop)]
-    engines.copy(programs, read, destination, (_NO_TABLE, table), (0, nest.pages[1]))
+    engines.copy(engines.prepare(programs), read, destination, (_NO_TABLE, table), (0, nest.pages[1]))
 
 
 def _check(nest: Nest, start: int, stop: int) -> None:

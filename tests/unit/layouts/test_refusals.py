@@ -198,6 +198,11 @@ def test_translating_in_place_is_refused(nest):
         nest.run(memory[100:], memory, destination_blocks=[0, 1])
 
 
+def test_a_sample_of_nothing_is_refused(nest):
+    with pytest.raises(LayoutError, match="sample: 0; give 1 for everything"):
+        nest.digest_source(bytes(nest.source.nbytes), 1, sample=0)
+
+
 def test_mapped_memory_works_as_a_buffer(nest):
     with mmap.mmap(-1, nest.destination.nbytes) as memory:
         nest.run(b"\x01" * nest.source.nbytes, memory, destination_blocks=[4, 2])

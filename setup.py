@@ -13,7 +13,16 @@ setup(
         Extension(
             "hawk_agent.layouts._kernel",
             [f"{_HERE}/_kernel.c"],
-            depends=[f"{_HERE}/_kernel.h", f"{_HERE}/_kernel_path.h", f"{_HERE}/_kernel_paths.h"],
+            depends=[
+                f"{_HERE}/{name}"
+                for name in (
+                    "_kernel.h",
+                    "_kernel_path.h",
+                    "_kernel_paths.h",
+                    "_kernel_program.h",
+                    "_kernel_run.h",
+                )
+            ],
             extra_compile_args=["-O3", "-std=gnu11", "-Wall", "-Wextra", "-fvisibility=hidden"],
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             py_limited_api=True,

@@ -34,11 +34,15 @@ demo: $(STAMP) ## the main job, start to end, on real parts (BREAK=swap-heads|dr
 	@$(BIN)/python -m tests.e2e.demo $(if $(BREAK),--break $(BREAK)) $(ARGS)
 
 .PHONY: test
-test: test-fast test-cluster ## the fast suite, then the cluster suite and the demo's own tests
+test: test-fast test-slow test-cluster ## the fast suite, the slow unit tests, the cluster suite and the demo's own tests
 
 .PHONY: test-fast
-test-fast: $(STAMP) ## pure functions, schemas, layouts, agents in one process (under two minutes)
-	@$(BIN)/python -m pytest tests/unit $(ARGS)
+test-fast: $(STAMP) ## pure functions, schemas, layouts, agents (under two minutes on two quiet cores)
+	@$(BIN)/python -m pytest tests/unit -m "not slow" --numprocesses auto $(ARGS)
+
+.PHONY: test-slow
+test-slow: $(STAMP) ## the kernel under sanitizers, and other unit tests that take long
+	@$(BIN)/python -m pytest tests/unit -m slow $(ARGS)
 
 .PHONY: test-cluster
 test-cluster: $(STAMP) ## operator and agents as processes against a real API server; the demo

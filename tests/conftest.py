@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, TypeVar
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 pytest_plugins = ["tests.cluster.fixtures"]
+
+# A suite checks results, not times; and an example that failed once is printed as a decorator, not kept in a file.
+hypothesis.settings.register_profile("hawk", deadline=None, print_blob=True, database=None)
+hypothesis.settings.load_profile("hawk")
 
 
 @pytest.hookimpl(wrapper=True)

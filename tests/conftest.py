@@ -15,7 +15,7 @@ Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 pytest_plugins = ["tests.cluster.fixtures"]
 
-# A suite checks results, not times; and an example that failed once is printed as a decorator, not kept in a file.
+# A suite checks results, not times; and a failed example is printed to be kept as a test, not put in a file.
 hypothesis.settings.register_profile("hawk", deadline=None, print_blob=True, database=None)
 hypothesis.settings.load_profile("hawk")
 

@@ -14,9 +14,10 @@ from hawk_operator.status.facts import Facts, GroupFacts, Verdict
 from hawk_operator.wiring.links import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from hawk_api.conditions import Condition
+    from hawk_operator.workloads.pods import Pod
 
 NEEDED_FOR_READY: Final = (
     ConditionType.LAYOUTS_COMPATIBLE,
@@ -108,7 +109,11 @@ def _memory(facts: Facts) -> Verdict:
         return Verdict(
             False, Reason.NO_AGENT, f"{len(bare)} of {len(ready)} workers have no live agent; nodes: {nodes}"
         )
-    unregistered = [pod.name for group, pod in ready if not _registered(facts, group, pod.name, pod.node)]
+    unregistered = [
+        pod.name
+        for group in facts.groups
+        for pod in _without_region(facts, group, [pod for owner, pod in ready if owner is group])
+    ]
     if unregistered:
         return Verdict(
             False,
@@ -118,20 +123,20 @@ def _memory(facts: Facts) -> Verdict:
     return Verdict(True, Reason.AS_EXPECTED, f"the regions of {len(ready)} workers are registered")
 
 
-def _registered(facts: Facts, group: GroupFacts, pod: str, node: str) -> bool:
-    """Whether a worker's region is there: by its own name where workers are named like pods, else by node."""
+def _without_region(facts: Facts, group: GroupFacts, ready: Sequence[Pod]) -> list[Pod]:
+    """The workers without a region: by name where workers are named like their pods, else by node."""
     pool = f"{facts.pool.metadata.namespace}/{facts.pool.metadata.name}"
-    workers = {
-        worker
-        for agent in facts.agents.values()
+    found = {
+        (node, worker)
+        for node, agent in facts.agents.items()
         if agent.live
         for owner, name, worker in agent.regions
         if (owner, name) == (pool, group.name)
     }
-    names = {item.name for item in group.pods.pods}
-    if workers & names:
-        return pod in workers
-    return any((owner, name) == (pool, group.name) for owner, name, _ in facts.agents[node].regions)
+    workers, nodes = {worker for _, worker in found}, {node for node, _ in found}
+    if workers & {pod.name for pod in group.pods.pods}:
+        return [pod for pod in ready if pod.name not in workers]
+    return [pod for pod in ready if pod.node not in nodes]
 
 
 def _wired(facts: Facts) -> Verdict:

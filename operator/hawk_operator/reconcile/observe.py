@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from hawk_api.reasons import Reason
 from hawk_operator.cluster_api import ClusterApi, NotFoundError, Object, RefusedError
+from hawk_operator.reconcile.targets import Kinds, conflict, target_of
 from hawk_operator.resources import DEPLOYMENT, POD, Kind
 from hawk_operator.workloads import pods as pod_facts
 from hawk_operator.workloads.children import name_of, pool_labels
 from hawk_operator.workloads.pods import GroupPods
-from hawk_operator.workloads.targets import Kinds, conflict, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

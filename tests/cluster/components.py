@@ -158,7 +158,7 @@ def kwok(programs: Programs, kubeconfig: Path, stages: Path, port: int) -> list[
         f"--manage-nodes-with-annotation-selector={FAKE_NODE_ANNOTATION}=fake",
         f"--cidr={POD_RANGE}",
         f"--node-ip={HOST}",
-        # Without Leases the nodes, and the pods on them, would be NotReady after the controller manager's grace.
+        # Without Leases nodes, and the pods on them, would be NotReady after the controller manager's grace.
         "--node-lease-duration-seconds=40",
         f"--server-address={HOST}:{port}",
     ]

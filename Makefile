@@ -16,14 +16,15 @@ GENERATORS := crds/hawk_api/generate.py agents/hawk_agent/protocol/generate.py \
 
 .PHONY: help
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The editable install is repeated when the C kernel or the packaging changes.
-$(STAMP): requirements/dev.txt pyproject.toml setup.py $(wildcard agents/hawk_agent/layouts/*.c agents/hawk_agent/layouts/*.h)
-	@echo "==> Python environment in $(VENV) (about a minute cold)"
+$(STAMP): requirements/dev.txt requirements/uv.txt pyproject.toml setup.py $(wildcard agents/hawk_agent/layouts/*.c agents/hawk_agent/layouts/*.h)
+	@echo "==> Python environment in $(VENV) (a minute cold)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
+	@$(BIN)/python -m uv pip install --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m uv pip install --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
 .PHONY: venv
@@ -69,6 +70,10 @@ crds: $(STAMP) ## regenerate what is generated: CRDs, API and condition pages, p
 .PHONY: bench
 bench: $(STAMP) ## ours, the peers and the limit, interleaved; JSON and a plot in out/ (minutes)
 	@$(BIN)/python -m tests.bench $(ARGS)
+
+.PHONY: bench-policies
+bench-policies: $(STAMP) ## the ratio's policy beside those in use today, on generated traffic and ARGS=trace-file
+	@$(BIN)/python -m hawk_operator.simulate.bench $(ARGS)
 
 .PHONY: upgrade
 upgrade: $(STAMP) ## move every locked version to the newest that the ranges in pyproject.toml allow

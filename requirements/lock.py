@@ -1,7 +1,8 @@
 """Lock the dependency ranges of pyproject.toml to versions with hashes, and no download address.
 
 `lock.py` re-locks after a change of ranges and moves nothing else; `--upgrade` moves everything.
-runtime.txt is what an image of the operator or the agent installs; dev.txt is what the Makefile installs.
+runtime.txt is what an image of the operator or the agent installs; dev.txt is what the Makefile installs, by the
+uv of uv.txt.
 """
 
 import subprocess
@@ -10,15 +11,16 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 LOCKS = {
-    "runtime.txt": ["--extra", "all"],
-    "dev.txt": ["--all-extras", "--group", "dev"],
+    "runtime.txt": ["pyproject.toml", "--extra", "all"],
+    "dev.txt": ["pyproject.toml", "--all-extras", "--group", "dev"],
+    "uv.txt": ["--group", "uv"],
 }
 
 
 def main(arguments: list[str]) -> None:
     """Write every lock file."""
     for name, selection in LOCKS.items():
-        command = [sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", *selection, *arguments]
+        command = [sys.executable, "-m", "uv", "pip", "compile", *selection, *arguments]
         command += ["--universal", "--python-version", "3.11", "--generate-hashes"]
         command += ["--no-header", "--no-annotate", "--quiet", "--output-file", str(HERE / name)]
         subprocess.run(command, cwd=HERE.parent, check=True)

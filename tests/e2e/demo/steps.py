@@ -29,9 +29,9 @@ STEPS = [
     Step("restart", "the decode agent is killed, and is wired again when it comes back"),
 ]
 
-RETRIEVAL = Mix("retrieval", requests_per_second=20, prompt_tokens=3500, output_tokens=220)
-AGENTS = Mix("agents", requests_per_second=20, prompt_tokens=1500, output_tokens=500)
-MIXED = Mix("mixed", requests_per_second=20, prompt_tokens=3500, output_tokens=140)
+RETRIEVAL = Mix("retrieval", requests_per_second=20, prompt_tokens=3700, output_tokens=210)
+AGENTS = Mix("agents", requests_per_second=20, prompt_tokens=1500, output_tokens=460)
+MIXED = Mix("mixed", requests_per_second=20, prompt_tokens=3700, output_tokens=135)
 THUMB_RULES = {"1:2", "1:4"}
 
 

@@ -41,8 +41,13 @@ def _run(settings: Settings) -> int:
     except Exception as error:  # noqa: BLE001 - said in one line: it is a matter of configuration
         sys.stderr.write(f"error: can't start: {type(error).__name__}: {error}\n")
         return 1
+
+    def stop(number: int, _: object) -> None:
+        logging.getLogger(__name__).info("%s: ending", signal.Signals(number).name)
+        operator.stop()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: operator.stop())
+        signal.signal(number, stop)
     try:
         return operator.run()
     except Exception:

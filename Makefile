@@ -41,6 +41,10 @@ test: test-fast test-slow test-cluster ## the fast suite, the slow unit tests, t
 test-fast: $(STAMP) ## pure functions, schemas, layouts, agents (under two minutes on two quiet cores)
 	@$(BIN)/python -m pytest tests/unit -m "not slow" --numprocesses auto $(ARGS)
 
+.PHONY: coverage
+coverage: $(STAMP) ## the fast suite with branch coverage
+	@$(BIN)/python -m pytest tests/unit -m "not slow" --numprocesses auto --cov --cov-report=term:skip-covered $(ARGS)
+
 .PHONY: test-slow
 test-slow: $(STAMP) ## the kernel under sanitizers, and other unit tests that take long
 	@$(BIN)/python -m pytest tests/unit -m slow $(ARGS)

@@ -180,6 +180,8 @@ async def test_an_engine_that_goes_away_ends_its_transfers_and_its_regions_go(ho
     events = layer_events(6)
     lease = await off(destination.engine.reserve, "kv", "r1")
     transfer = await off(source.engine.push, lease.ticket, "kv", 1, events)
+    os.eventfd_write(events[0], 1)
+    await off(destination.engine.wait, lease, 0)  # under way, so that there is something to lose
     await off(destination.engine.close)
     sent = await off(transfer.result)
     for event in events:

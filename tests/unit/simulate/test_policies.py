@@ -70,6 +70,7 @@ def test_an_unknown_policy_is_refused_by_name(name):
         check(name)
 
 
+@pytest.mark.slow
 def test_steady_traffic_is_met_without_a_turn_and_near_the_clairvoyant():
     trace = Stream(steady(RAG, 3.0), 7).trace("steady", 800.0)
     problem = pool(itl=None)

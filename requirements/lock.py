@@ -1,8 +1,8 @@
 """Lock the dependency ranges of pyproject.toml to versions with hashes, and no download address.
 
 `lock.py` re-locks after a change of ranges and moves nothing else; `--upgrade` moves everything.
-runtime.txt is what an image of the operator or the agent installs; dev.txt is what the Makefile installs, by the
-uv of uv.txt.
+runtime.txt is what an image of the operator or the agent installs; dev.txt is what the Makefile installs, by
+the uv of uv.txt.
 """
 
 import subprocess

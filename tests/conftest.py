@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING, TypeVar
 
 import hypothesis
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 pytest_plugins = ["tests.cluster.fixtures"]
+
+# A suite started in the background of a shell ignores Ctrl-C, and so would every process that it starts:
+# tests that end one by Ctrl-C could only time out.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A suite checks results, not times; and a failed example is printed to be kept as a test, not put in a file.
 hypothesis.settings.register_profile("hawk", deadline=None, print_blob=True, database=None)

@@ -16,10 +16,11 @@ Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 pytest_plugins = ["tests.cluster.fixtures"]
 
-# A suite started in the background of a shell ignores Ctrl-C, and so would every process that it starts:
-# tests that end one by Ctrl-C could only time out.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A suite started in the background of a shell, or under nohup, ignores Ctrl-C or a hang-up, and so would every
+# process that it starts: tests that end one by such a signal could only time out.
+for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 # A suite checks results, not times; and a failed example is printed to be kept as a test, not put in a file.
 hypothesis.settings.register_profile("hawk", deadline=None, print_blob=True, database=None)

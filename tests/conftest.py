@@ -16,7 +16,7 @@ Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 pytest_plugins = ["tests.cluster.fixtures"]
 
-# A suite started in the background of a shell, or under nohup, ignores Ctrl-C or a hang-up, and so would every
+# A suite started in the background of a shell, or under nohup, ignores Ctrl-C or hang-ups, and so would every
 # process that it starts: tests that end one by such a signal could only time out.
 for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:

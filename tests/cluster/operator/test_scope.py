@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.cluster.waiting import until
+
 from .running import pool, replicas, wait_condition
 
 if TYPE_CHECKING:
@@ -62,7 +64,12 @@ def test_roles_suffice_and_nothing_is_refused(
         wait_condition(cluster, namespace, "ours", "Wired", status="Unknown", reason="NotObserved")
 
         assert replicas(cluster, elsewhere) == {}
-        assert running.metric("hawk_operator_watch_events_total", resource="pods") > 0
+        # The list at the start may see the pods ready before the watch of pods has begun.
+        until(
+            lambda: running.metric("hawk_operator_watch_events_total", resource="pods") > 0,
+            what="an event of the watch of pods",
+            timeout=90,
+        )
         user = f"system:serviceaccount:{namespace}:narrow"
         mine = [event for event in cluster.audit_events(mark) if event["user"]["username"] == user]
         assert mine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from hawk_operator.traffic import GroupTarget, Source, Window
 from hawk_operator.traffic.collect import collect
@@ -14,29 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hawk_api.v1alpha1 import HawkPool
-    from hawk_api.v1alpha1.scaling import TrafficSpec
     from hawk_operator.workloads.pods import GroupPods
 
 _log = logging.getLogger(__name__)
-
-_SIGNALS: Final = {"request_rate": "arrivals"}
-"""Signals whose names in the API differ from those of the traffic module."""
-
-
-def source_of(spec: TrafficSpec) -> Source:
-    """Where and what to ask, from the pool's spec. Raises ValueError for what can't be asked."""
-    queries = {
-        _SIGNALS.get(name, name): query
-        for name, query in spec.queries.model_dump(by_alias=False, exclude_none=True).items()
-    }
-    return Source(
-        url=spec.prometheus.url,
-        engine=spec.engine.value,
-        timeout=spec.prometheus.timeout,
-        window=spec.window,
-        selector=spec.selector,
-        queries=queries,
-    )
 
 
 def targets(pool: HawkPool, groups: Sequence[GroupPods]) -> list[GroupTarget]:
@@ -71,7 +51,7 @@ class Looker:
         if spec is None:
             return None
         try:
-            source = source_of(spec)
+            source = Source.of(spec)
         except ValueError as error:
             return Window(now, spec.window, error=f"spec.traffic.{error}")
         task = self._pool.submit(self._read, source, targets(pool, groups), now)

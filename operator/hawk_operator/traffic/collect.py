@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from hawk_api.v1alpha1.scaling import TrafficSpec
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 _WIDEN = 4
 _WIDEST = 600.0
 _OLDEST_WINDOWS = 2.0

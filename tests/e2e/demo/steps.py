@@ -43,7 +43,6 @@ class Demo:
     report: Report
     broken: str = ""
     mixes: list[Mix] = field(default_factory=list)
-    _expected: dict[str, Any] | None = None
 
     def run(self) -> None:
         """The report's steps in turn; raises DemoError at the first that fails."""

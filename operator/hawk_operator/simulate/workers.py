@@ -87,11 +87,11 @@ class StepCost:
         return cls(
             base=STEP_OVERHEAD_S,
             read=(
-                model.weight_bytes / bandwidth,
+                model.step_bytes / bandwidth,
                 (fixed + model.state_bytes) / bandwidth,
                 read / bandwidth,
             ),
-            compute=(0.0, (2.0 * model.active_parameters + fixed_pairs) / flops, pairs / flops),
+            compute=(0.0, (model.token_flops(0.0) + fixed_pairs) / flops, pairs / flops),
             memory_bytes=(worker.memory or math.nan) * USABLE_MEMORY - model.weight_bytes,
             kv_token=kept,
             kv_sequence=fixed_kept + model.state_bytes,

@@ -36,10 +36,12 @@ Parts = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class ModelWork:
-    """What a model costs: `active_parameters` are used by each token, `weight_bytes` are all resident.
+    """What a model costs: `active_parameters` multiply each token, `weight_bytes` are all resident.
 
     `attention` holds FLOP for one (query, key) pair, `kv` the bytes retained a token, `kv_read` the bytes
     that a decode step reads a token, each with its limit in tokens; `state_bytes` come with each sequence.
+    `head_parameters` multiply only a token whose successor is wanted: the last one of a prompt, each decoded
+    one. `lookup_bytes` of the weights are an embedding table, of which a step reads a row.
     """
 
     weight_bytes: float
@@ -48,6 +50,8 @@ class ModelWork:
     kv: Parts
     kv_read: Parts
     state_bytes: float = 0.0
+    head_parameters: float = 0.0
+    lookup_bytes: float = 0.0
 
     @classmethod
     def of(cls, geometry: Geometry, kv_dtype: DataType | str, weights: Precision | None = None) -> ModelWork:
@@ -62,18 +66,27 @@ class ModelWork:
             attention[reads] = attention.get(reads, 0.0) + layer.attention.work_per_pair
             kept[window] = kept.get(window, 0.0) + layer.attention.elements_per_token * size
             read[reads] = read.get(reads, 0.0) + layer.attention.elements_per_token * size
+        counted = geometry.weights
+        lookup = 0 if geometry.tied_embeddings else counted.embedding
         return cls(
             weight_bytes=geometry.weights_bytes(weights),
-            active_parameters=geometry.weights.active,
+            active_parameters=counted.active - lookup - counted.head,
             attention=_parts(attention),
             kv=_parts(kept),
             kv_read=_parts(read),
             state_bytes=sum(layer.attention.state_bytes for layer in geometry.layers),
+            head_parameters=counted.head,
+            lookup_bytes=lookup * (weights or geometry.precision).bytes,
         )
+
+    @property
+    def step_bytes(self) -> float:
+        """Weights that one decode step reads."""
+        return self.weight_bytes - self.lookup_bytes
 
     def prefill_flops(self, tokens: float) -> float:
         """FLOP to prefill a prompt (causal attention: half the pairs)."""
-        return 2.0 * self.active_parameters * tokens + sum(
+        return 2.0 * (self.active_parameters * tokens + self.head_parameters) + sum(
             flops * (tokens * tokens / 2.0 if tokens <= limit else limit * (tokens - limit / 2.0))
             for flops, limit in self.attention
         )
@@ -81,7 +94,7 @@ class ModelWork:
     def token_flops(self, context: float) -> float:
         """FLOP of one decoded token at a context."""
         pairs = sum(flops * min(context, limit) for flops, limit in self.attention)
-        return 2.0 * self.active_parameters + pairs
+        return 2.0 * (self.active_parameters + self.head_parameters) + pairs
 
     def kv_bytes(self, tokens: float) -> float:
         """Bytes that one sequence of `tokens` retains."""
@@ -122,7 +135,7 @@ class Worker:
 
     def step_seconds(self, model: ModelWork, batch: float, context: float) -> float:
         """Time of one decode step of `batch` sequences of `context` tokens each."""
-        read = model.weight_bytes + batch * model.kv_read_bytes(context)
+        read = model.step_bytes + batch * model.kv_read_bytes(context)
         memory = read / (self._known("bandwidth") * DECODE_MBU * self._sharing)
         flops = batch * model.token_flops(context)
         compute = flops / (self._known("flops") * PREFILL_MFU * self._sharing)

@@ -173,6 +173,8 @@ def _scaled(problem: Problem, seconds: float, size: float) -> Problem:
             parts(model.kv),
             parts(model.kv_read),
             model.state_bytes * size,
+            model.head_parameters,
+            model.lookup_bytes * size,
         ),
         groups=tuple(
             replace(

@@ -107,7 +107,7 @@ class Canaries:
                 all_complete=True,
                 layer_timeout=ANSWER_SECONDS,
             )
-            outgoing = self._agent.outgoing(job, link, transport)
+            outgoing = self._agent.sends.outgoing(job, link, transport)
             return await outgoing.run()
 
     async def close(self) -> None:

@@ -12,9 +12,9 @@ import grpc
 from hawk_agent.errors import HawkAgentError, UnknownLeaseError
 from hawk_agent.protocol import engine_pb2, peer_pb2, peer_pb2_grpc
 from hawk_agent.service import handshake
-from hawk_agent.streaming import receiver as receiving
+from hawk_agent.streaming.incoming import pump as carry
 from hawk_agent.streaming.lease import State
-from hawk_agent.streaming.outcome import Outcome
+from hawk_agent.streaming.outcome import Outcome, outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -87,9 +87,9 @@ class PeerService(peer_pb2_grpc.PeerServicer):
             await self._admit(first.begin.identity, context)
             incoming = await self._agent.receiver.open(first.begin)
         except HawkAgentError as error:
-            yield _ended(receiving.outcome_of(error), str(error))
+            yield _ended(outcome_of(error), str(error))
             return
-        pump = asyncio.create_task(receiving.pump(incoming, request_iterator))
+        pump = asyncio.create_task(carry(incoming, request_iterator))
         try:
             while (message := await incoming.outbox.get()) is not None:
                 yield message

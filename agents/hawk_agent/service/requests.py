@@ -128,7 +128,7 @@ class Requests:
     async def _push(self, request: engine_pb2.Request, descriptors: list[int]) -> engine_pb2.Reply:
         events = list(descriptors)
         descriptors.clear()  # push takes them over, whatever comes
-        outgoing = await self._agent.push(request.push, events, self._own)
+        outgoing = await self._agent.sends.push(request.push, events, self._own)
         self._made += 1
         self._forget_old()
         self._transfers[self._made] = outgoing
@@ -159,7 +159,7 @@ class Requests:
         return engine_pb2.Reply(ended=report.to_wire())
 
     async def _decline(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
-        await self._agent.decline(request.decline.ticket, request.decline.reason)
+        await self._agent.sends.decline(request.decline.ticket, request.decline.reason)
         return engine_pb2.Reply(done=engine_pb2.Done())
 
     async def _wait_layers(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:

@@ -5,6 +5,13 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
+from hawk_agent.errors import (
+    HawkAgentError,
+    PeerError,
+    StaleEpochError,
+    TransportError,
+    TransportTimeoutError,
+)
 from hawk_agent.protocol import common_pb2 as pb
 
 
@@ -88,3 +95,16 @@ _RESEND: Final = frozenset(
         Outcome.ABORTED_BY_RECEIVER,
     }
 )
+
+
+def outcome_of(error: BaseException) -> Outcome:
+    """The outcome that an exception stands for. Anything unforeseen is INTERNAL."""
+    if isinstance(error, StaleEpochError):
+        return Outcome.STALE_EPOCH
+    if isinstance(error, TransportTimeoutError):
+        return Outcome.TIMED_OUT
+    if isinstance(error, TransportError):
+        return Outcome.TRANSPORT_FAILED
+    if isinstance(error, PeerError):
+        return Outcome.PEER_LOST
+    return Outcome.REFUSED if isinstance(error, HawkAgentError) else Outcome.INTERNAL

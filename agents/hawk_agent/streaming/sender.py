@@ -11,7 +11,6 @@ maximum. Dead or silent: fenced, and the engine may send the same KV elsewhere, 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -21,11 +20,19 @@ from hawk_agent.errors import BadRequestError, HawkAgentError, LinkDownError, Tr
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.streaming import chunks as chunking
 from hawk_agent.streaming import lease as leases
+from hawk_agent.streaming.conversation import (
+    ANSWER_SECONDS,
+    Conversation,
+    EndingError,
+    GoneError,
+    LastWordError,
+    SilenceError,
+)
 from hawk_agent.streaming.job import Job, fired
-from hawk_agent.streaming.outcome import Outcome, from_wire
-from hawk_agent.streaming.receiver import mismatch, outcome_of, sample_of
+from hawk_agent.streaming.outcome import Outcome, from_wire, outcome_of
 from hawk_agent.streaming.report import Report
 from hawk_agent.streaming.translation import to_wire
+from hawk_agent.streaming.verification import digest_bytes, mismatch, sample_of
 from hawk_agent.transports.base import Work
 
 if TYPE_CHECKING:
@@ -39,27 +46,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ANSWER_SECONDS = 5.0
-"""For the receiver's first word, and its last one after an abort."""
 INQUIRY_SECONDS = 1.0
 INQUIRIES = 4
-BEAT_SECONDS = 1.0
-
-
-class EndingError(HawkAgentError):
-    """Inside this module: the transfer ends without success, by this side's decision."""
-
-    def __init__(self, outcome: Outcome, message: str) -> None:
-        super().__init__(message)
-        self.outcome = outcome
-
-
-class LastWordError(HawkAgentError):
-    """Inside this module: the receiver's last word."""
-
-    def __init__(self, outcome: Outcome, message: str) -> None:
-        super().__init__(message)
-        self.outcome = outcome
 
 
 class Outgoing:
@@ -90,8 +78,7 @@ class Outgoing:
         self._key = 0
         self._began = self._last_layer = clock()
         self._ready: dict[int, float] = {}
-        self._inbox: asyncio.Queue[peer_pb2.FromReceiver | EndingError | None] = asyncio.Queue()
-        self._outbox: asyncio.Queue[peer_pb2.FromSender] = asyncio.Queue()
+        self._talk = Conversation()
         self._tasks: set[asyncio.Task[None]] = set()
         self._feeding: asyncio.Task[None] | None = None
         self.result: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
@@ -116,7 +103,7 @@ class Outgoing:
 
     def abort(self, outcome: Outcome, message: str) -> None:
         """Ask for an end. Returns at once; the receiver may still have been quicker with a success."""
-        self._inbox.put_nowait(EndingError(outcome, message))
+        self._talk.abort(outcome, message)
 
     async def run(self) -> Report:
         """Move it. Never raises but for cancellation; the report tells."""
@@ -124,7 +111,7 @@ class Outgoing:
         call: Call | None = None
         try:
             call = self._peer().Transfer()
-            final = await self._talk(call)
+            final = await self._converse(call)
         except (LinkDownError, grpc.aio.UsageError) as error:
             final = LastWordError(Outcome.PEER_LOST, _said(error))
         except Exception as error:
@@ -151,12 +138,12 @@ class Outgoing:
             raise LinkDownError("the link is down")
         return stub
 
-    async def _talk(self, call: Call) -> LastWordError:
+    async def _converse(self, call: Call) -> LastWordError:
         """The whole conversation, down to the receiver's last word or the end of patience."""
-        self._spawn(self._listen(call))
-        self._spawn(self._write(call))
+        self._spawn(self._talk.listen(call))
+        self._spawn(self._talk.write(call))
         try:
-            self._say(begin=self._begin)
+            self._talk.say(begin=self._begin)
             await self._open()
             return await self._follow()
         except LastWordError as final:
@@ -167,7 +154,7 @@ class Outgoing:
             return await self._give_up(EndingError(outcome_of(error), str(error)))
 
     async def _open(self) -> None:
-        first = await self._next(ANSWER_SECONDS)
+        first = await self._talk.next(ANSWER_SECONDS)
         if first.WhichOneof("body") == "complete" and not self.job.chunks:
             self._lease = leases.finish(self._lease, self._clock())
             return
@@ -177,7 +164,7 @@ class Outgoing:
         assert self._end is not None
         await self._end.connect(first.accepted.answer)
         self._feeding = self._spawn(self._feed())
-        self._spawn(self._beat())
+        self._spawn(self._talk.beat())
 
     async def _follow(self) -> LastWordError:
         """Take the receiver's words until the last; when it is complete, mind the grace."""
@@ -185,7 +172,7 @@ class Outgoing:
             if self._lease.state is leases.State.COMPLETE:
                 message = await self._next_or_grace()
             else:
-                message = await self._next(self.job.terms.stall)
+                message = await self._talk.next(self.job.terms.stall)
             self._lease = leases.beat(self._lease, self._clock())
             if message is None:
                 continue
@@ -201,14 +188,14 @@ class Outgoing:
         if arrived.index not in self._ready:
             raise EndingError(Outcome.INTERNAL, f"chunk {arrived.index} arrived before it was announced")
         digest = await self._digests[arrived.index] if self._sample else None
-        wire = b"" if digest is None else digest.to_bytes(8, "big")
+        wire = b"" if digest is None else digest_bytes(digest)
         if digest is not None and wire != arrived.digest:
             chunk = self.job.chunks[arrived.index]
             raise EndingError(
                 Outcome.DIGEST_MISMATCH, mismatch(chunk, wire, int.from_bytes(arrived.digest, "big"))
             )
         self._progress.add(arrived.index, arrived.bytes, now, now - self._ready[arrived.index], digest)
-        self._say(seal=peer_pb2.Seal(index=arrived.index, digest=wire))
+        self._talk.say(seal=peer_pb2.Seal(index=arrived.index, digest=wire))
 
     def _on_complete(self, complete: peer_pb2.Complete) -> None:
         expected = self.job.translation.nbytes if self.job.translation else 0
@@ -222,10 +209,10 @@ class Outgoing:
         """The next word, or None after a grace that was extended."""
         wait = max(0.001, self._lease.deadline - self._clock())
         try:
-            return await self._next(wait)
-        except _SilenceError:
+            return await self._talk.next(wait)
+        except SilenceError:
             pass
-        except _GoneError:
+        except GoneError:
             await asyncio.sleep(min(wait, INQUIRY_SECONDS / INQUIRIES))
         await self._inquire()
         extended = leases.extend(self._lease, self._clock())
@@ -266,23 +253,11 @@ class Outgoing:
         if ending.outcome is Outcome.PEER_LOST:
             return LastWordError(ending.outcome, str(ending))
         try:
-            self._say(abort=peer_pb2.Abort(outcome=ending.outcome.wire, message=str(ending)))
+            self._talk.say(abort=peer_pb2.Abort(outcome=ending.outcome.wire, message=str(ending)))
             async with asyncio.timeout(ANSWER_SECONDS):
-                return await self._last_word(str(ending))
+                return await self._talk.last_word(str(ending))
         except (TimeoutError, HawkAgentError):
             return LastWordError(ending.outcome, str(ending))
-
-    async def _last_word(self, default: str) -> LastWordError:
-        """Skip what the receiver said before it heard of the end."""
-        while True:
-            try:
-                await self._next(ANSWER_SECONDS)
-            except LastWordError as final:
-                return LastWordError(final.outcome, str(final) or default)
-            except (_GoneError, _SilenceError):
-                raise
-            except EndingError:
-                continue
 
     async def _feed(self) -> None:
         """Announce and send each chunk when its layers are complete."""
@@ -296,7 +271,7 @@ class Outgoing:
                 async with self._slots:
                     if self._sample:
                         self._digests[chunk.index] = asyncio.create_task(self._digest(chunk))
-                    self._say(ready=peer_pb2.Ready(index=chunk.index))
+                    self._talk.say(ready=peer_pb2.Ready(index=chunk.index))
                     await self._end.send(chunk)
         except Exception as error:  # noqa: BLE001 -- whatever it is, it ends the transfer
             self.abort(outcome_of(error), str(error) or type(error).__name__)
@@ -307,53 +282,6 @@ class Outgoing:
         return await self._hashing.run(
             lambda: translation.digest_source(chunk, memory, self._key, self._sample)
         )
-
-    async def _beat(self) -> None:
-        with contextlib.suppress(HawkAgentError):
-            while True:
-                await asyncio.sleep(BEAT_SECONDS)
-                self._say(beat=peer_pb2.Beat())
-
-    async def _listen(self, call: Call) -> None:
-        """Carry the receiver's words to the inbox. A cancelled read would cancel the call, so nothing else
-        reads."""
-        try:
-            with contextlib.suppress(grpc.aio.AioRpcError):
-                async for message in call:
-                    self._inbox.put_nowait(message)
-        finally:  # a call that is cancelled underneath raises CancelledError
-            self._inbox.put_nowait(None)
-
-    async def _next(self, timeout: float) -> peer_pb2.FromReceiver:  # noqa: ASYNC109 -- mapped to an outcome here
-        """The receiver's next word. Raises LastWordError at its last, EndingError at an abort of this
-        side."""
-        try:
-            message = await asyncio.wait_for(self._inbox.get(), timeout)
-        except TimeoutError:
-            raise _SilenceError(Outcome.PEER_LOST, f"the receiver said nothing for {timeout:.1f} s") from None
-        if message is None:
-            self._inbox.put_nowait(None)
-            raise _GoneError(Outcome.PEER_LOST, "the receiver's agent closed the stream or died")
-        if isinstance(message, EndingError):
-            raise message
-        if message.WhichOneof("body") == "ended":
-            raise LastWordError(from_wire(message.ended.outcome), message.ended.message)
-        return message
-
-    def _say(self, **body: object) -> None:
-        """Queue a word for the receiver."""
-        self._outbox.put_nowait(peer_pb2.FromSender(**body))  # type: ignore[arg-type]
-
-    async def _write(self, call: Call) -> None:
-        """Carry the words to the receiver. A cancelled write would cancel the call, so nothing else writes.
-
-        An error ends this silently: `_listen` sees the end of the stream and says so.
-        """
-        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
-            while True:
-                word = await self._outbox.get()
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    await call.write(word)
 
     def _settle(self, final: LastWordError) -> None:
         if not final.outcome.ok:
@@ -404,14 +332,6 @@ class Outgoing:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         return task
-
-
-class _SilenceError(EndingError):
-    """No word in time."""
-
-
-class _GoneError(EndingError):
-    """The stream is over."""
 
 
 def _said(error: Exception) -> str:

@@ -315,7 +315,7 @@ async def test_a_slow_decode_side_extends_its_grace_and_the_extensions_are_count
     lease = await off(destination.engine.reserve, "kv", "r1", grace=0.05, max_grace=20)
     transfer = await off(source.engine.push, lease.ticket, "kv", all_complete=True)
     await off(destination.engine.wait, lease, 5)
-    (outgoing,) = house.agents["gpu"]._sending
+    (outgoing,) = house.agents["gpu"].sends.running
     await eventually(lambda: outgoing._lease.extensions >= 2)
     await off(destination.engine.acknowledge, lease)
     result = await off(transfer.result)

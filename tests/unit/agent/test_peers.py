@@ -175,7 +175,7 @@ async def test_a_hundred_transfers_cut_off_leave_nothing_behind(house: House) ->
 
     assert len(npu.regions.get("kv").blocks) == 0
     assert npu.receiver.running == 0
-    assert not gpu._sending
+    assert not gpu.sends.running
     assert gpu.regions.get("kv").users == npu.regions.get("kv").users == 0
     await eventually(lambda: descriptors() <= baseline + 2)
     await success(source, destination)

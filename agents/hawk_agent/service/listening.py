@@ -1,0 +1,75 @@
+"""What an agent opens to be reached by its peers: the data paths and the gRPC server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import grpc
+
+from hawk_agent.errors import BadRequestError, SocketInUseError
+from hawk_agent.protocol import peer_pb2_grpc
+from hawk_agent.service import wire
+from hawk_agent.transports.shm import SharedMemory
+from hawk_agent.transports.tcp import Tcp
+from hawk_api import addresses
+
+if TYPE_CHECKING:
+    import contextlib
+    from concurrent.futures import ThreadPoolExecutor
+
+    from hawk_agent.service.peers import PeerService
+    from hawk_agent.service.settings import Settings
+    from hawk_agent.transports.base import Transport
+
+
+async def open_transports(
+    settings: Settings,
+    stack: contextlib.AsyncExitStack,
+    sending: ThreadPoolExecutor,
+    receiving: ThreadPoolExecutor,
+) -> dict[str, Transport]:
+    """The allowed data paths, best first; `stack` closes them. BadRequestError for an unknown one."""
+    host = addresses.parse(settings.listen).host
+    advertised = addresses.parse(settings.advertise, 0).host if settings.advertise else host
+    found: dict[str, Transport] = {}
+    for name in settings.transports:
+        if name == "shm":
+            shm = SharedMemory(settings.socket.with_name(settings.socket.name + ".peer"), receiving)
+            await shm.start()
+            stack.push_async_callback(shm.close)
+            found[name] = shm
+        elif name == "tcp":
+            tcp = Tcp(host, settings.data_port, advertised, sending, receiving)
+            await tcp.start()
+            stack.push_async_callback(tcp.close)
+            found[name] = tcp
+        else:
+            raise BadRequestError(f"transport {name!r} is unknown; use shm, tcp")
+    return found
+
+
+async def open_peers(settings: Settings, stack: contextlib.AsyncExitStack, service: PeerService) -> str:
+    """Serve peers; `stack` stops it. Returns the address that they are told, host:port."""
+    if settings.tls is None and not settings.insecure:
+        raise BadRequestError(
+            "no certificate: give --tls-cert, --tls-key and --tls-ca, or say --insecure for a test"
+        )
+    server = grpc.aio.server(options=wire.SERVER_OPTIONS)
+    peer_pb2_grpc.add_PeerServicer_to_server(service, server)
+    wanted = addresses.parse(settings.listen)
+    taken = f"{wanted} can't be listened on; port 0 takes a free one"
+    try:
+        if settings.tls is None:
+            port = server.add_insecure_port(str(wanted))
+        else:
+            port = server.add_secure_port(str(wanted), wire.server_credentials(settings.tls))
+    except RuntimeError as error:
+        raise SocketInUseError(f"{taken} ({error})") from error
+    if port == 0:
+        raise SocketInUseError(taken)
+    await server.start()
+    stack.push_async_callback(server.stop, 0.5)
+    if settings.advertise:
+        told = addresses.parse(settings.advertise, port)
+        return addresses.format(told.host, told.port or port)
+    return addresses.format(wanted.host, port)

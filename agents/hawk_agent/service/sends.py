@@ -1,0 +1,170 @@
+"""Transfers under way from this node: pushes that engines asked for, checked, run, and reported."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from typing import TYPE_CHECKING
+
+import grpc
+
+from hawk_agent.errors import BadRequestError, EventsRequiredError, LimitReachedError
+from hawk_agent.memory.mapping import is_event
+from hawk_agent.protocol import engine_pb2, peer_pb2
+from hawk_agent.streaming import translation as translations
+from hawk_agent.streaming.job import Job
+from hawk_agent.streaming.outcome import Outcome
+from hawk_agent.streaming.report import Report
+from hawk_agent.streaming.sender import Outgoing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+    from concurrent.futures import ThreadPoolExecutor
+
+    from hawk_agent.service.agent import Agent
+    from hawk_agent.service.links import Link
+
+log = logging.getLogger(__name__)
+
+MAX_SENDING = 1024
+
+
+class Sends:
+    """The sending half of an agent. `running` are the transfers that engines asked for."""
+
+    def __init__(self, agent: Agent, hashing: ThreadPoolExecutor) -> None:
+        self._agent = agent
+        self._hashing = hashing
+        self._slots = asyncio.Semaphore(agent.settings.copy_threads)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.running: set[Outgoing] = set()
+
+    async def push(
+        self, request: engine_pb2.Push, events: Sequence[int], own: Callable[[str], str]
+    ) -> Outgoing:
+        """Start to fill a lease. Takes the event descriptors over. On an error the receiver is told at once.
+
+        `own` raises for a region that isn't the caller's.
+        """
+        ticket = engine_pb2.Ticket()
+        link: Link | None = None
+        job: Job | None = None
+        try:
+            ticket = parse_ticket(request.ticket)
+            link = self._agent.links.to(ticket.node, ticket.epoch)
+            own(request.region)
+            job = self._job(request, ticket, events)
+            outgoing = self.outgoing(job, link, link.transport)
+        except BaseException as error:
+            for event in events:
+                os.close(event)
+            if link is not None:
+                self._spawn(self._decline(link, ticket, str(error)))
+            raise
+        self._spawn(self._run(outgoing, link))
+        return outgoing
+
+    def _job(self, request: engine_pb2.Push, ticket: engine_pb2.Ticket, events: Sequence[int]) -> Job:
+        if len(self.running) >= MAX_SENDING:
+            raise LimitReachedError(f"{MAX_SENDING} transfers are under way, the most at once")
+        region = self._agent.regions.get(request.region)
+        if not request.all_complete and not events and not ticket.empty:
+            raise EventsRequiredError(
+                "a push sends layers when their eventfds fire, one a layer or one a chunk; "
+                "without events say all_complete, and only if every layer is in memory already"
+            )
+        if events and (request.all_complete or ticket.empty):
+            raise BadRequestError(
+                "layer events make no sense with all_complete or an empty ticket; leave one out"
+            )
+        for event in events:
+            if not is_event(event):
+                raise EventsRequiredError(
+                    "a layer event must be an eventfd that the engine signals when the layer is in memory"
+                )
+        translation = None
+        if not ticket.empty:
+            source = translations.select(region.layout, request.extent.windows, request.extent.blocks)
+            destination = translations.Selection(translations.from_wire(ticket.layout), tuple(ticket.blocks))
+            translation = translations.Translation(source, destination)
+        timeout = request.layer_timeout_ms / 1000 or self._agent.settings.layer_timeout
+        return Job(
+            ticket,
+            region,
+            translation,
+            request.chunk_layers,
+            events,
+            all_complete=not events,
+            layer_timeout=min(timeout, self._agent.settings.layer_timeout),
+        )
+
+    def outgoing(self, job: Job, link: Link, transport: str) -> Outgoing:
+        """A transfer over a link, not yet running."""
+        return Outgoing(
+            job,
+            lambda: link.stub,
+            self._agent.transports[transport],
+            identity=self._agent.identity,
+            hashing=self._hashing,
+            slots=self._slots,
+            clock=self._agent.table.clock,
+        )
+
+    async def _run(self, outgoing: Outgoing, link: Link) -> None:
+        self.running.add(outgoing)
+        try:
+            report = await outgoing.run()
+        except Exception as error:
+            log.exception("a transfer to %s", outgoing.peer)
+            report = Report(Outcome.INTERNAL, f"{type(error).__name__}: {error}")
+            outgoing.result.set_result(report)
+        finally:
+            self.running.discard(outgoing)
+        self._agent.metrics.sent(report)
+        if report.outcome in {Outcome.TRANSPORT_FAILED, Outcome.DIGEST_MISMATCH, Outcome.TIMED_OUT}:
+            link.suspect()
+
+    async def decline(self, ticket: bytes, reason: str) -> None:
+        """The prefill side will not use a ticket: the receiver's blocks are free at once."""
+        parsed = parse_ticket(ticket)
+        await self._decline(self._agent.links.to(parsed.node, parsed.epoch), parsed, reason)
+
+    async def _decline(self, link: Link, ticket: engine_pb2.Ticket, reason: str) -> None:
+        request = peer_pb2.DeclineRequest(
+            epoch=ticket.epoch,
+            lease=ticket.lease,
+            generation=ticket.generation,
+            token=ticket.token,
+            reason=reason,
+        )
+        if link.stub is not None:
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                await link.stub.Decline(request, timeout=1.0)
+
+    def abort_all(self, message: str) -> list[asyncio.Future[Report]]:
+        """Ask every transfer to end; the reports to wait for."""
+        for outgoing in self.running:
+            outgoing.abort(Outcome.ABORTED_BY_SENDER, message)
+        return [outgoing.result for outgoing in self.running]
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def parse_ticket(data: bytes) -> engine_pb2.Ticket:
+    """A ticket, or BadRequestError."""
+    try:
+        ticket = engine_pb2.Ticket.FromString(data)
+    except Exception as error:
+        raise BadRequestError(
+            f"the ticket can't be read ({error}); pass the bytes of Reserved unchanged"
+        ) from error
+    if not ticket.node or not ticket.epoch or not ticket.token:
+        raise BadRequestError(
+            "the ticket names no node, epoch or token; pass the bytes of Reserved unchanged"
+        )
+    return ticket

@@ -1,0 +1,119 @@
+"""A sender's conversation with the receiver of its transfer: words out, words in, and who ended it.
+
+gRPC cancels a whole call when a read or a write of it is cancelled, so one task reads and one writes, and
+everybody else uses the queues between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import grpc
+
+from hawk_agent.errors import HawkAgentError
+from hawk_agent.protocol import peer_pb2
+from hawk_agent.streaming.outcome import Outcome, from_wire
+
+if TYPE_CHECKING:
+    Call = grpc.aio.StreamStreamCall[peer_pb2.FromSender, peer_pb2.FromReceiver]
+
+ANSWER_SECONDS = 5.0
+"""For the receiver's first word, and its last one after an abort; and for one word to be written."""
+BEAT_SECONDS = 1.0
+
+
+class EndingError(HawkAgentError):
+    """The transfer ends without success, by this side's decision."""
+
+    def __init__(self, outcome: Outcome, message: str) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+class LastWordError(HawkAgentError):
+    """The receiver's last word."""
+
+    def __init__(self, outcome: Outcome, message: str) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+class SilenceError(EndingError):
+    """No word in time."""
+
+
+class GoneError(EndingError):
+    """The stream is over."""
+
+
+class Conversation:
+    """Both directions of one call. `abort` puts this side's end among the receiver's words."""
+
+    def __init__(self) -> None:
+        self._inbox: asyncio.Queue[peer_pb2.FromReceiver | EndingError | None] = asyncio.Queue()
+        self._outbox: asyncio.Queue[peer_pb2.FromSender] = asyncio.Queue()
+
+    def abort(self, outcome: Outcome, message: str) -> None:
+        """Ask for an end. Returns at once; the receiver may still have been quicker with a success."""
+        self._inbox.put_nowait(EndingError(outcome, message))
+
+    def say(self, **body: object) -> None:
+        """Queue a word for the receiver."""
+        self._outbox.put_nowait(peer_pb2.FromSender(**body))  # type: ignore[arg-type]
+
+    async def beat(self) -> None:
+        """Say for ever that this side lives."""
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            self.say(beat=peer_pb2.Beat())
+
+    async def listen(self, call: Call) -> None:
+        """Carry the receiver's words to the inbox. A cancelled read would cancel the call, so nothing else
+        reads."""
+        try:
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                async for message in call:
+                    self._inbox.put_nowait(message)
+        finally:  # a call that is cancelled underneath raises CancelledError
+            self._inbox.put_nowait(None)
+
+    async def write(self, call: Call) -> None:
+        """Carry the words to the receiver. A cancelled write would cancel the call, so nothing else writes.
+
+        An error ends this silently: `listen` sees the end of the stream and says so.
+        """
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
+            while True:
+                word = await self._outbox.get()
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await call.write(word)
+
+    async def next(self, timeout: float) -> peer_pb2.FromReceiver:  # noqa: ASYNC109 -- mapped to an outcome here
+        """The receiver's next word. Raises LastWordError at its last, EndingError at an abort of this
+        side."""
+        try:
+            message = await asyncio.wait_for(self._inbox.get(), timeout)
+        except TimeoutError:
+            raise SilenceError(Outcome.PEER_LOST, f"the receiver said nothing for {timeout:.1f} s") from None
+        if message is None:
+            self._inbox.put_nowait(None)
+            raise GoneError(Outcome.PEER_LOST, "the receiver's agent closed the stream or died")
+        if isinstance(message, EndingError):
+            raise message
+        if message.WhichOneof("body") == "ended":
+            raise LastWordError(from_wire(message.ended.outcome), message.ended.message)
+        return message
+
+    async def last_word(self, default: str) -> LastWordError:
+        """Skip what the receiver said before it heard of the end."""
+        while True:
+            try:
+                await self.next(ANSWER_SECONDS)
+            except LastWordError as final:
+                return LastWordError(final.outcome, str(final) or default)
+            except (GoneError, SilenceError):
+                raise
+            except EndingError:
+                continue

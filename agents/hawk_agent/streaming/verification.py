@@ -1,0 +1,32 @@
+"""What a chunk's digest covers, how it travels, and what is said when two differ."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hawk_agent.protocol import common_pb2
+
+if TYPE_CHECKING:
+    from hawk_agent.streaming.chunks import Chunk
+
+SAMPLE = 16
+"""A sampled digest looks at one stripe in so many."""
+
+
+def sample_of(verify: common_pb2.Verify.ValueType) -> int:
+    """What the digest's `sample` is for a way to verify; 0 means none."""
+    return {common_pb2.VERIFY_OFF: 0, common_pb2.VERIFY_SAMPLED: SAMPLE}.get(verify, 1)
+
+
+def digest_bytes(digest: int) -> bytes:
+    """A digest as it travels: 8 bytes, big-endian."""
+    return digest.to_bytes(8, "big")
+
+
+def mismatch(chunk: Chunk, source: bytes, destination: int) -> str:
+    """What a differing digest is reported as."""
+    layers = f"{chunk.first} to {chunk.first + chunk.count - 1}"
+    return (
+        f"chunk {chunk.index} (layers {layers}): the source has digest {source.hex() or 'none'}, "
+        f"the destination {digest_bytes(destination).hex()}; the bytes are not used"
+    )

@@ -253,12 +253,15 @@ class Offer(_message.Message):
     SOCKET_FIELD_NUMBER: _builtins.int
     REGION_FIELD_NUMBER: _builtins.int
     BYTES_FIELD_NUMBER: _builtins.int
+    VERBS_FIELD_NUMBER: _builtins.int
     transport: _builtins.str
     token: _builtins.bytes
     socket: _builtins.str
     """Shared memory: the peer socket that hands out the source's memory."""
     region: _builtins.str
     bytes: _builtins.int
+    @_builtins.property
+    def verbs(self) -> Global___VerbsOffer: ...
     def __init__(
         self,
         *,
@@ -267,10 +270,11 @@ class Offer(_message.Message):
         socket: _builtins.str = ...,
         region: _builtins.str = ...,
         bytes: _builtins.int = ...,
+        verbs: Global___VerbsOffer | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["verbs", b"verbs"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "region", b"region", "socket", b"socket", "token", b"token", "transport", b"transport"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "region", b"region", "socket", b"socket", "token", b"token", "transport", b"transport", "verbs", b"verbs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -284,21 +288,174 @@ class Answer(_message.Message):
 
     TOKEN_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
+    VERBS_FIELD_NUMBER: _builtins.int
     token: _builtins.bytes
     address: _builtins.str
+    @_builtins.property
+    def verbs(self) -> Global___VerbsAnswer: ...
     def __init__(
         self,
         *,
         token: _builtins.bytes = ...,
         address: _builtins.str = ...,
+        verbs: Global___VerbsAnswer | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["verbs", b"verbs"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "token", b"token", "verbs", b"verbs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Answer: _TypeAlias = Answer  # noqa: Y015
+
+@_typing.final
+class QueuePair(_message.Message):
+    """One end of a queue pair, as the other end connects to it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    PSN_FIELD_NUMBER: _builtins.int
+    GID_FIELD_NUMBER: _builtins.int
+    MTU_FIELD_NUMBER: _builtins.int
+    LID_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    psn: _builtins.int
+    """The first packet sequence number that it sends."""
+    gid: _builtins.bytes
+    """16 bytes in network order."""
+    mtu: _builtins.int
+    """Its port's active MTU in bytes; 0 when it doesn't say."""
+    lid: _builtins.int
+    """Where its port is on InfiniBand; 0 on Ethernet."""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        psn: _builtins.int = ...,
+        gid: _builtins.bytes = ...,
+        mtu: _builtins.int = ...,
+        lid: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gid", b"gid", "lid", b"lid", "mtu", b"mtu", "number", b"number", "psn", b"psn"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueuePair: _TypeAlias = QueuePair  # noqa: Y015
+
+@_typing.final
+class RemoteRange(_message.Message):
+    """Remote memory: bytes [offset, offset + bytes) of a region stand at `address` and are opened by `rkey`.
+    A secret between the two agents of one transfer.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSET_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    RKEY_FIELD_NUMBER: _builtins.int
+    offset: _builtins.int
+    bytes: _builtins.int
+    address: _builtins.int
+    rkey: _builtins.int
+    def __init__(
+        self,
+        *,
+        offset: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        address: _builtins.int = ...,
+        rkey: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "bytes", b"bytes", "offset", b"offset", "rkey", b"rkey"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoteRange: _TypeAlias = RemoteRange  # noqa: Y015
+
+@_typing.final
+class Rail(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_PAIR_FIELD_NUMBER: _builtins.int
+    RANGES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def queue_pair(self) -> Global___QueuePair: ...
+    @_builtins.property
+    def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___RemoteRange]:
+        """Offer: the source, where the receiver reads. Answer: the lease's part of the destination, where the
+        sender writes.
+        """
+
+    def __init__(
+        self,
+        *,
+        queue_pair: Global___QueuePair | None = ...,
+        ranges: _abc.Iterable[Global___RemoteRange] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["queue_pair", b"queue_pair"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue_pair", b"queue_pair", "ranges", b"ranges"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Rail: _TypeAlias = Rail  # noqa: Y015
+
+@_typing.final
+class VerbsOffer(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RAILS_FIELD_NUMBER: _builtins.int
+    STRATEGY_FIELD_NUMBER: _builtins.int
+    strategy: _builtins.str
+    @_builtins.property
+    def rails(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rail]: ...
+    def __init__(
+        self,
+        *,
+        rails: _abc.Iterable[Global___Rail] | None = ...,
+        strategy: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rails", b"rails", "strategy", b"strategy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerbsOffer: _TypeAlias = VerbsOffer  # noqa: Y015
+
+@_typing.final
+class VerbsAnswer(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RAILS_FIELD_NUMBER: _builtins.int
+    SLOT_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    slot: _builtins.int
+    """What each immediate of this transfer begins with."""
+    generation: _builtins.int
+    @_builtins.property
+    def rails(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rail]:
+        """Rail i of the offer goes to rail i; where there are fewer the sender closes the rest."""
+
+    def __init__(
+        self,
+        *,
+        rails: _abc.Iterable[Global___Rail] | None = ...,
+        slot: _builtins.int = ...,
+        generation: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "rails", b"rails", "slot", b"slot"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerbsAnswer: _TypeAlias = VerbsAnswer  # noqa: Y015
 
 @_typing.final
 class Ready(_message.Message):

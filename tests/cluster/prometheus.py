@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 import tempfile
@@ -12,10 +11,10 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from . import cache, gobuild
+from . import debian, gobuild
+from .errors import MissingToolError
 from .ports import Ports
 from .progress import Progress, Silent
-from .supervisor import run
 from .waiting import until
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from .supervisor import Process, Supervisor
 
-APT_SECONDS = 300.0
 HTTP_SECONDS = 10.0
 READY_SECONDS = 60.0
 RECIPE = gobuild.Recipe(
@@ -136,42 +134,15 @@ def find_prometheus(progress: Progress | None = None) -> Path:
     progress = progress or Silent()
     if on_path := shutil.which("prometheus"):
         return Path(on_path)
-    return debian(progress) or gobuild.built(RECIPE, progress) / "prometheus"
+    return packaged(progress) or gobuild.built(RECIPE, progress) / "prometheus"
 
 
-def debian(progress: Progress) -> Path | None:
-    """Return the program out of Debian's package, fetched once, or None where apt-get doesn't have it."""
-    folder = cache.root() / "packages" / "prometheus-debian"
-    program = folder / "usr" / "bin" / "prometheus"
-    if program.exists():
-        return program
-    if not shutil.which("apt-get") or not shutil.which("dpkg"):
+def packaged(progress: Progress) -> Path | None:
+    """Return the program out of Debian's package, fetched once, or None where apt doesn't have it."""
+    if not debian.available():
         return None
-    with cache.locked("package-prometheus", progress.say):
-        if not program.exists():
-            step = progress.step("fetching Debian's prometheus package")
-            with contextlib.suppress(_NotInDebianError), cache.placed(folder) as draft, step:
-                _unpack_package(draft)
-    return program if program.exists() else None
-
-
-class _NotInDebianError(Exception):
-    pass
-
-
-def _unpack_package(target: Path) -> None:
-    if not _apt("download", "prometheus", cwd=target):
-        _apt("update", cwd=target)
-        if not _apt("download", "prometheus", cwd=target):
-            raise _NotInDebianError
-    [package] = target.glob("*.deb")
-    code, output = run(["dpkg", "-x", package, target], timeout=APT_SECONDS)
-    if code:
-        raise OSError(f"{package.name}: dpkg could not unpack it: {output}")
-    package.unlink()
-
-
-def _apt(*words: str, cwd: Path) -> bool:
-    command = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", *words]
-    code, _ = run(command, timeout=APT_SECONDS, env={"DEBIAN_FRONTEND": "noninteractive"}, cwd=cwd)
-    return code == 0
+    try:
+        folder = debian.unpacked("prometheus", ["prometheus"], progress, alone=True)
+    except MissingToolError:
+        return None
+    return folder / "usr" / "bin" / "prometheus"

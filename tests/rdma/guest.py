@@ -1,0 +1,185 @@
+"""Run one command in a guest of the host's own files, and bring back its status and what it left in /results.
+
+The guest has no disk. It sees /usr, /etc, the interpreter and the checkout by 9p, so it runs the same sources
+in the same environment; what it writes there stays in its memory. The folder /control is shared both ways.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from tests.cluster.supervisor import Supervisor
+
+from . import initramfs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tests.cluster.supervisor import Process
+
+    from .kernel import Kernel
+    from .tools import Tools
+
+SCRIPTS = Path(__file__).parent
+BOOT_SECONDS = 180.0
+POLL_SECONDS = 0.05
+DIED, TIMED_OUT = 125, 124
+CONSOLE_LINES = 60
+KERNEL_OPTIONS = "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on tsc=reliable audit=0"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the guest is made of. `accelerator` is QEMU's: tcg (emulation), or kvm where that works."""
+
+    kernel: Kernel
+    tools: Tools
+    accelerator: str = "tcg,thread=multi"
+    memory: str = "3G"
+    processors: int = field(default_factory=lambda: min(4, os.cpu_count() or 1))
+
+
+@dataclass(frozen=True)
+class Share:
+    """A folder of the guest, made of folders of the host, the uppermost first."""
+
+    target: Path
+    layers: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The command's status, or 124 (time is up) or 125 (the guest died) and what to show then."""
+
+    status: int
+    trouble: str = ""
+
+
+def shares(tools: Tools, checkout: Path) -> list[Share]:
+    """What the guest must see for `checkout` to run with this process's interpreter."""
+    found = [Share(Path(f"/{name}"), (tools.folder / name, Path(f"/{name}"))) for name in ("usr", "etc")]
+    for folder in (Path(sys.base_prefix).resolve(), checkout, Path(sys.prefix)):
+        if not any(folder.is_relative_to(share.target) for share in found):
+            found.append(Share(folder, (folder,)))
+    return found
+
+
+def run(
+    machine: Machine,
+    command: Sequence[str],
+    *,
+    checkout: Path,
+    environment: Mapping[str, str],
+    timeout: float,
+    results: Path,
+    output: BinaryIO,
+) -> Ended:
+    """Boot, run `command` in `checkout`, copy its output to `output` as it comes.
+
+    `timeout` is in seconds and includes the boot. `results` receives what the command left in /results.
+    """
+    with Supervisor() as supervisor:
+        control = supervisor.folder / "control"
+        control.mkdir()
+        seen = shares(machine.tools, checkout)
+        _fill(control, seen, command, checkout, environment)
+        archive = supervisor.folder / "initramfs"
+        _write_initramfs(archive, machine)
+        words = qemu(machine, archive, control, seen)
+        process = supervisor.spawn(words, name="qemu", env=machine.tools.environment)
+        with (control / "output").open("rb") as source:
+            ended = _follow(process, control, source, output, timeout)
+        if (control / "results").is_dir():
+            shutil.copytree(control / "results", results, dirs_exist_ok=True)
+        return ended
+
+
+def _follow(process: Process, control: Path, source: BinaryIO, output: BinaryIO, timeout: float) -> Ended:
+    began, started, status = time.monotonic(), control / "started", control / "status"
+
+    def copy() -> None:
+        while block := source.read(1 << 16):
+            output.write(block)
+            output.flush()
+
+    while not status.exists():
+        copy()
+        seconds = time.monotonic() - began
+        if process.poll() is not None and not status.exists():
+            return Ended(DIED, f"the guest died after {seconds:.0f} s\n{_console(control, process)}")
+        if not started.exists() and seconds > min(BOOT_SECONDS, timeout):
+            trouble = f"the guest had not started the command after {seconds:.0f} s"
+            return Ended(DIED, f"{trouble}\n{_console(control, process)}")
+        if seconds > timeout:
+            trouble = f"the command in the guest still ran after {timeout:.0f} s and was ended"
+            return Ended(TIMED_OUT, f"{trouble}\n{_console(control, process)}")
+        time.sleep(POLL_SECONDS)
+    copy()
+    code = int(status.read_text())
+    trouble = "" if started.exists() else f"the guest's network failed\n{_console(control, process)}"
+    return Ended(code, trouble)
+
+
+def _console(control: Path, process: Process) -> str:
+    """The end of what QEMU and the guest's kernel said."""
+    console = control / "console"
+    lines = console.read_text(errors="replace").splitlines() if console.exists() else []
+    return "\n".join(["QEMU:", process.tail() or "(silent)", "Console:", *lines[-CONSOLE_LINES:]])
+
+
+def _fill(
+    control: Path, seen: Sequence[Share], command: Sequence[str], checkout: Path, env: Mapping[str, str]
+) -> None:
+    lines = [f"{share.target}\t{' '.join(tags)}\n" for share, tags in zip(seen, _tags(seen), strict=True)]
+    (control / "mounts").write_text("".join(lines))
+    shutil.copy(SCRIPTS / "guest" / "start.sh", control)
+    shutil.copy(SCRIPTS / "network.sh", control)
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
+    script = ["#!/bin/sh", *exports, f"cd {shlex.quote(str(checkout))} || exit 126", shlex.join(command)]
+    (control / "command").write_text("\n".join(script) + "\n")
+    (control / "command").chmod(0o755)
+    (control / "output").touch()
+
+
+def _tags(seen: Sequence[Share]) -> list[list[str]]:
+    return [[f"m{i}l{j}" for j in range(len(share.layers))] for i, share in enumerate(seen)]
+
+
+def _write_initramfs(path: Path, machine: Machine) -> None:
+    files = {f"modules/{file.name}": file.read_bytes() for file in machine.kernel.modules}
+    files["modules/order"] = "".join(f"{file.name}\n" for file in machine.kernel.modules).encode()
+    files["init"] = (SCRIPTS / "guest" / "init.sh").read_bytes()
+    files["busybox"] = machine.tools.program("busybox").read_bytes()
+    with path.open("wb") as archive:
+        initramfs.write(archive, files)
+
+
+def qemu(machine: Machine, archive: Path, control: Path, seen: Sequence[Share]) -> list[str]:
+    """Return QEMU's command line."""
+    words = [str(machine.tools.program("qemu-system-x86_64")), "-nodefaults", "-no-user-config"]
+    words += ["-nographic", "-no-reboot", "-machine", "q35", "-accel", machine.accelerator, "-cpu", "max"]
+    words += ["-smp", str(machine.processors), "-m", machine.memory, "-device", "virtio-rng-pci"]
+    words += ["-kernel", str(machine.kernel.image), "-initrd", str(archive), "-append", KERNEL_OPTIONS]
+    words += ["-serial", f"file:{_quoted(control / 'console')}"]
+    words += _nine("control", control, "")
+    for share, tags in zip(seen, _tags(seen), strict=True):
+        for tag, layer in zip(tags, share.layers, strict=True):
+            words += _nine(tag, layer, ",readonly=on")
+    return words
+
+
+def _nine(tag: str, folder: Path, options: str) -> list[str]:
+    source = f"local,id={tag},path={_quoted(folder)},security_model=none,multidevs=remap{options}"
+    return ["-fsdev", source, "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
+
+
+def _quoted(path: Path) -> str:
+    """QEMU's options are lists with commas."""
+    return str(path).replace(",", ",,")

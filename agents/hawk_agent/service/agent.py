@@ -31,6 +31,7 @@ from hawk_agent.streaming.lease import Terms
 from hawk_agent.streaming.outcome import Outcome
 from hawk_agent.streaming.receiver import Receiver
 from hawk_agent.streaming.table import Held, LeaseTable
+from hawk_agent.transports.calibration import machine
 from hawk_agent.transports.faults import equip
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class Agent:
     async def _start(self) -> None:
         for pool in self._pools:
             self._stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+        await asyncio.to_thread(machine)  # once, and not while the first transfer waits
         opened = self._given
         if opened is None:
             opened = await open_transports(self.settings, self._stack, self._pools[0], self._pools[1])

@@ -9,8 +9,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 if TYPE_CHECKING:
     from hawk_agent.streaming.report import Report
     from hawk_agent.streaming.table import Held
+    from hawk_agent.transports.calibration import Forecast
 
 _SECONDS = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
+_RATIOS = (0.05, 0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
 _SHARES = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.99, 1.0)
 NEAR_GRACE = 0.8
 """An acknowledgement later than this share of the grace is counted as a warning."""
@@ -33,8 +35,9 @@ class Metrics:
 
         self.transfers = counter(
             "transfers",
-            "Transfers ended, by side (send, receive) and outcome; only success is one.",
+            "Transfers ended, by side (send, receive), data path and outcome; only success is one.",
             "side",
+            "transport",
             "outcome",
         )
         self.failed = counter(
@@ -52,6 +55,13 @@ class Metrics:
             "From a chunk's announcement to its checked arrival, at the receiver.",
             _SECONDS,
             "transport",
+        )
+        self.predicted = histogram(
+            "predicted_over_measured",
+            "Seconds that the cost model gave a transfer over those that placing its bytes took (receiver).",
+            _RATIOS,
+            "transport",
+            "strategy",
         )
         self.hidden = histogram(
             "hidden_share",
@@ -89,12 +99,12 @@ class Metrics:
         """A lease of this node's ended without success."""
         outcome = held.lease.outcome
         assert outcome is not None
-        self.transfers.labels("receive", outcome.label).inc()
+        self.transfers.labels("receive", held.transport or "none", outcome.label).inc()
         self.failed.labels("receive", outcome.label).inc()
 
     def acknowledged(self, held: Held, now: float) -> None:
         """A lease of this node's is about to end with success."""
-        self.transfers.labels("receive", "success").inc()
+        self.transfers.labels("receive", held.transport or "none", "success").inc()
         since = held.lease.complete_at
         if since is not None and now - since > NEAR_GRACE * held.lease.terms.grace:
             self.near_grace.inc()
@@ -104,9 +114,14 @@ class Metrics:
         self.bytes.labels("receive", transport).inc(nbytes)
         self.chunk_seconds.labels(transport).observe(seconds)
 
+    def compared(self, transport: str, forecast: Forecast, seconds: float) -> None:
+        """A transfer's bytes are in place; `seconds` went into placing them."""
+        if seconds > 0:
+            self.predicted.labels(transport, forecast.strategy).observe(forecast.seconds / seconds)
+
     def sent(self, report: Report) -> None:
         """A transfer from this node ended."""
-        self.transfers.labels("send", report.outcome.label).inc()
+        self.transfers.labels("send", report.transport or "none", report.outcome.label).inc()
         self.bytes.labels("send", report.transport).inc(report.nbytes)
         self.seconds.observe(report.seconds)
         self.extensions.inc(report.grace_extensions)

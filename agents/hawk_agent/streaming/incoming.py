@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hawk_agent.streaming.table import Held, LeaseTable
     from hawk_agent.streaming.translation import Translation
     from hawk_agent.transports.base import DestinationEnd, Transport
+    from hawk_agent.transports.calibration import Forecast
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,8 @@ class Incoming:
         self._announced: asyncio.Queue[chunking.Chunk] = asyncio.Queue()
         self._next = 0
         self._arrived: dict[int, tuple[int, float, int]] = {}
+        self._forecast: Forecast | None = None
+        self._placing = 0.0
         self._end: DestinationEnd | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._closing: asyncio.Task[None] | None = None
@@ -98,6 +101,7 @@ class Incoming:
         if held.lease.state.ended:  # ended while the path was opened
             await self._stop_end()
             return
+        self._forecast = transport.forecast(self._translation, offer)
         self._say(accepted=peer_pb2.Accepted(answer=answer, digest_key=self._key))
         self._tasks = [asyncio.create_task(self._place()), asyncio.create_task(self._beat())]
 
@@ -147,6 +151,7 @@ class Incoming:
                 began = self._table.clock()
                 assert self._end is not None
                 nbytes = await self._end.receive(chunk)
+                self._placing += self._table.clock() - began
                 digest = await self._digest(chunk)
                 seconds = self._table.clock() - began
                 self._arrived[chunk.index] = (nbytes, seconds, digest)
@@ -189,6 +194,8 @@ class Incoming:
         held = self._held
         await held.update(leases.finish(held.lease, self._table.clock()))
         if held.lease.state is leases.State.COMPLETE and held.progress is not None:
+            if self._forecast is not None:
+                self._metrics.compared(held.transport, self._forecast, self._placing)
             self._say(complete=peer_pb2.Complete(bytes=held.progress.nbytes))
 
     def conclude(self, outcome: Outcome, message: str) -> None:

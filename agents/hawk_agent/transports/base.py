@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hawk_agent.protocol import peer_pb2
     from hawk_agent.streaming.chunks import Chunk
     from hawk_agent.streaming.translation import Translation
+    from hawk_agent.transports.calibration import Forecast
 
 T = TypeVar("T")
 STOP_SECONDS = 10.0
@@ -80,6 +81,10 @@ class Transport(ABC):
         self, offer: peer_pb2.Offer, translation: Translation, destination: Region, origin: str
     ) -> tuple[peer_pb2.Answer, DestinationEnd]:
         """The receiver's side. `origin` names the sender's incarnation."""
+
+    def forecast(self, translation: Translation, offer: peer_pb2.Offer) -> Forecast | None:
+        """How long the transfer should take by the cost model; None where there is no model."""
+        return None
 
     def keep(self, origin: str, regions: frozenset[str]) -> None:  # noqa: B027 -- as below
         """A peer's incarnation has these regions now; drop what is kept of others."""

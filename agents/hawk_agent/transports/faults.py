@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hawk_agent.protocol import peer_pb2
     from hawk_agent.streaming.chunks import Chunk
     from hawk_agent.streaming.translation import Translation
+    from hawk_agent.transports.calibration import Forecast
 
 VARIABLE: Final = "HAWK_FAULT"
 FAULTS: Final = ("drop-chunk", "swap-heads", "corrupt")
@@ -64,6 +65,10 @@ class Faulty(Transport):
         if not destination.pool:
             return answer, end
         return answer, _FaultyEnd(end, translation, destination, self._fault)
+
+    def forecast(self, translation: Translation, offer: peer_pb2.Offer) -> Forecast | None:
+        """As the inner one."""
+        return self._inner.forecast(translation, offer)
 
     def keep(self, origin: str, regions: frozenset[str]) -> None:
         """As the inner one."""

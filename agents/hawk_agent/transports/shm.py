@@ -24,6 +24,7 @@ from hawk_agent.memory import mapping
 from hawk_agent.protocol import framing, peer_pb2
 from hawk_agent.service import sockets
 from hawk_agent.transports.base import DestinationEnd, SourceEnd, Transport, Work
+from hawk_agent.transports.calibration import Forecast, machine
 
 if TYPE_CHECKING:
     import mmap
@@ -95,6 +96,10 @@ class SharedMemory(Transport):
         if source is None:
             source = self._mappings.add(origin, offer.region, await self._fetch(offer))
         return peer_pb2.Answer(), _Destination(translation, source, destination, self._pool)
+
+    def forecast(self, translation: Translation, offer: peer_pb2.Offer) -> Forecast | None:
+        """One fused copy, by the receiver."""
+        return Forecast("fused-copy", translation.nbytes / machine().translate_bytes_per_s)
 
     def keep(self, origin: str, regions: frozenset[str]) -> None:
         """Unmap regions that the peer no longer has: a mapping would hold their memory for ever."""

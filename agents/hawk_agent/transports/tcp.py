@@ -22,6 +22,7 @@ from hawk_agent.errors import TransportError, TransportTimeoutError
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.service import sockets
 from hawk_agent.transports.base import DestinationEnd, SourceEnd, Transport, Work
+from hawk_agent.transports.calibration import Forecast, machine
 from hawk_api import addresses
 
 if TYPE_CHECKING:
@@ -94,6 +95,12 @@ class Tcp(Transport):
             translation, destination, self._receiving, arrival, lambda: self._expected.pop(token, None)
         )
         return peer_pb2.Answer(token=token, address=self.address), end
+
+    def forecast(self, translation: Translation, offer: peer_pb2.Offer) -> Forecast | None:
+        """Translated and sent by one thread, a piece at a time; the receiver reads meanwhile."""
+        costs = machine()
+        pace = 1 / costs.translate_bytes_per_s + 1 / costs.link_bytes_per_s
+        return Forecast("tile-then-send", translation.nbytes * pace)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

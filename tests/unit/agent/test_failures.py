@@ -246,10 +246,9 @@ async def test_acknowledging_twice_and_releasing_afterwards_changes_nothing(hous
     ends += [await off(transfer.result), await off(transfer.abort)]
 
     assert {end.outcome for end in ends} == {Outcome.SUCCESS}
-    assert (
-        counter(house.agents["npu"], "transfers_total", side="receive", outcome="success") == 2
-    )  # with the canary
-    assert counter(house.agents["gpu"], "transfers_total", side="send", outcome="success") == 1
+    done = {"transport": "shm", "outcome": "success"}
+    assert counter(house.agents["npu"], "transfers_total", side="receive", **done) == 2, "with the canary"
+    assert counter(house.agents["gpu"], "transfers_total", side="send", **done) == 1
 
 
 async def test_layouts_that_do_not_fit_are_refused_before_the_first_byte_and_the_lease_is_free(

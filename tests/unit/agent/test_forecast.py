@@ -1,0 +1,31 @@
+"""Every transfer is compared with what the cost model said of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from hawk_agent.streaming.outcome import Outcome
+from hawk_agent.transports.calibration import machine
+from tests.unit.agent.house import House, off
+
+
+@pytest.mark.parametrize(("transport", "strategy"), [("shm", "fused-copy"), ("tcp", "tile-then-send")])
+async def test_a_transfer_is_counted_with_its_prediction(house: House, transport: str, strategy: str) -> None:
+    source, destination = await house.pair(transport)
+    lease = await off(destination.engine.reserve, "kv", "r1")
+    transfer = await off(source.engine.push, lease.ticket, "kv", 2, all_complete=True)
+    await off(destination.engine.wait, lease, 5)
+    await off(destination.engine.acknowledge, lease)
+
+    assert (await off(transfer.result)).outcome is Outcome.SUCCESS
+    samples = house.agents["npu"].metrics.registry.get_sample_value
+    labels = {"transport": transport, "strategy": strategy}
+    assert samples("hawk_agent_predicted_over_measured_count", labels) == 2, "the proof of the link and this"
+    assert (samples("hawk_agent_predicted_over_measured_sum", labels) or 0) > 0
+    done = {"side": "receive", "transport": transport, "outcome": "success"}
+    assert samples("hawk_agent_transfers_total", done) == 2
+
+
+def test_prices_are_measured_once() -> None:
+    assert machine() is machine()
+    assert machine().calibrated

@@ -7,11 +7,13 @@ makes a device do, `Costs` what that takes, and `choose` compares. Nothing here 
 
 from hawk_agent.plans.costs import Costs, calibrate
 from hawk_agent.plans.counts import Limits, Transfers, gather_writes, scatter_reads
+from hawk_agent.plans.keeping import Keeping, keeping
 from hawk_agent.plans.keys import KeyPlan, key_plans
 from hawk_agent.plans.strategies import Strategy, choose, strategies
 
 __all__ = [
     "Costs",
+    "Keeping",
     "KeyPlan",
     "Limits",
     "Strategy",
@@ -19,6 +21,7 @@ __all__ = [
     "calibrate",
     "choose",
     "gather_writes",
+    "keeping",
     "key_plans",
     "scatter_reads",
     "strategies",

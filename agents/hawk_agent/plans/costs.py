@@ -23,7 +23,9 @@ class Costs:
         request_seconds: posting and executing one work request.
         sge_seconds: one more piece in a work request's list.
         entry_seconds: one piece of a strided key.
-        key_seconds: making and invalidating a strided key.
+        key_seconds: making a strided key, a work request of its own.
+        invalidate_seconds: ending it, another one.
+        key_uses: transfers that a key serves where it can be kept; 1 makes every key anew.
         calibrated: whether `translate_bytes_per_s` was measured on this machine.
     """
 
@@ -32,13 +34,17 @@ class Costs:
     request_seconds: float = 50e-9
     sge_seconds: float = 4e-9
     entry_seconds: float = 4e-9
-    key_seconds: float = 1e-6
+    key_seconds: float = 600e-9
+    invalidate_seconds: float = 400e-9
+    key_uses: int = 1
     calibrated: bool = False
 
     def __post_init__(self) -> None:
         for name in ("translate_bytes_per_s", "link_bytes_per_s"):
             if not getattr(self, name) > 0:
                 raise LayoutError(f"{name}: {getattr(self, name)}; give a rate above 0")
+        if self.key_uses < 1:
+            raise LayoutError(f"key_uses: {self.key_uses}; give 1 to make keys for each transfer, or more")
 
 
 def calibrate(costs: Costs | None = None, *, rounds: int = 3) -> Costs:

@@ -26,16 +26,19 @@ class Limits:
         max_sge: pieces in the list of one work request.
         max_message_bytes: bytes of one work request.
         key_stride_bytes: largest piece and gap together in a strided key (a 16-bit field in hardware).
-        key_entries: most entries that an interleaved key takes in turn.
+        key_entries: most pieces of a key. They are posted inside one work request, and of its 1,024
+            bytes the driver sets 192 aside: room for 828 bytes, so for a header and 51 pieces.
+        max_keys: keys that a device is asked to hold at once; it has other users.
     """
 
     max_sge: int = 30
     max_message_bytes: int = 1 << 30
     key_stride_bytes: int = 65_535
-    key_entries: int = 64
+    key_entries: int = 51
+    max_keys: int = 1 << 20
 
     def __post_init__(self) -> None:
-        for name in ("max_sge", "max_message_bytes", "key_stride_bytes", "key_entries"):
+        for name in ("max_sge", "max_message_bytes", "key_stride_bytes", "key_entries", "max_keys"):
             if getattr(self, name) < 1:
                 raise LayoutError(f"{name}: {getattr(self, name)} is too small; give at least 1")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hawk_agent.layouts.errors import LayoutError
 from hawk_agent.plans.counts import Limits, Transfers, contiguous, gather_writes, scatter_reads
+from hawk_agent.plans.keeping import Keeping, keeping
 from hawk_agent.plans.keys import KeyPlan, key_plans
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ REMOTE = (
     "scatter-reads",
     "strided-keys",
     "interleaved-keys",
+    "list-keys",
     "tile-then-send",
     "send-then-tile",
 )
@@ -36,7 +38,7 @@ class Strategy:
         name: one of `LOCAL` or `REMOTE`.
         seconds: predicted time.
         work_requests, sges: what a network card is asked for; 0 where none is involved.
-        keys, remote_keys: strided keys to make, and those of them that the peer must be told.
+        keys, remote_keys: strided keys in use, and those of them that the peer must be told.
         limited_by: what the time goes into.
         refused: why it isn't possible, or an empty text.
     """
@@ -63,7 +65,7 @@ def strategies(nest: Nest, costs: Costs, limits: Limits | None = None) -> list[S
         ("scatter-reads", scatter_reads(nest, bounds)),
     ):
         found.append(_listed(name, transfers, costs, link))
-    found += [_keyed(plan, costs, link) for plan in key_plans(nest, bounds)]
+    found += [_keyed(plan, keeping(nest, plan, bounds), costs, link) for plan in key_plans(nest, bounds)]
     for name, side in (("tile-then-send", 1), ("send-then-tile", 0)):
         found.append(_bounced(name, nest, side, costs, bounds, translate=translate, link=link))
     return found
@@ -97,19 +99,21 @@ def _listed(name: str, transfers: Transfers, costs: Costs, link: float) -> Strat
     return Strategy(name, seconds, transfers.work_requests, transfers.sges, limited_by=limit)
 
 
-def _keyed(plan: KeyPlan, costs: Costs, link: float) -> Strategy:
-    keys = plan.source_keys + plan.destination_keys
+def _keyed(plan: KeyPlan, kept: Keeping, costs: Costs, link: float) -> Strategy:
+    made: float = plan.source_keys + plan.destination_keys
+    if costs.key_uses > 1 and not kept.refused:
+        made = min(made, kept.moving + kept.kept / costs.key_uses)
     seconds, limit = _slowest(
         link=link,
         entries=plan.entries * costs.entry_seconds,
-        keys=keys * costs.key_seconds + plan.writes * costs.request_seconds,
+        keys=made * (costs.key_seconds + costs.invalidate_seconds) + plan.writes * costs.request_seconds,
     )
     return Strategy(
         f"{plan.name}-keys",
         seconds,
         plan.writes,
         plan.writes,
-        keys,
+        plan.source_keys + plan.destination_keys,
         plan.destination_keys,
         limit,
         plan.refused,

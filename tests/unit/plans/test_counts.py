@@ -76,7 +76,7 @@ def test_rows_of_tiles_need_a_key_at_both_ends():
 
 
 def test_pages_break_strided_keys_but_not_interleaved_ones():
-    strided, interleaved = key_plans(nest("pages-hnd", "tiles-16x16"), VERBS)
+    strided, interleaved, _ = key_plans(nest("pages-hnd", "tiles-16x16"), VERBS)
 
     assert strided.writes == 20_971_520
     assert (interleaved.writes, interleaved.destination_keys, interleaved.write_nbytes) == (

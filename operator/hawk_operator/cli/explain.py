@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from rich.console import Group
 from rich.text import Text
 
 from hawk_agent.layouts import engine
-from hawk_agent.plans import choose, gather_writes, key_plans, scatter_reads, strategies
+from hawk_agent.plans import choose, gather_writes, keeping, key_plans, scatter_reads, strategies
 from hawk_agent.plans.strategies import LOCAL, REMOTE
+from hawk_agent.transports.verbs import mlx5_model
 from hawk_operator.cli.output import rows
 
 if TYPE_CHECKING:
@@ -17,6 +19,14 @@ if TYPE_CHECKING:
     from hawk_agent.layouts.loops import Program
     from hawk_agent.plans import Costs, KeyPlan, Limits
     from hawk_agent.plans.keys import Key
+
+
+UNSEEN: Final = (
+    "strided keys need an mlx5 card; they were built for its driver's structures and executed on a model, "
+    "hardware has not been seen: their times are assumptions"
+)
+PROVE_MOST: Final = 64 << 20
+"""Bytes of either side up to which plans of keys are executed on the model."""
 
 
 def describe(nest: Nest, limits: Limits, costs: Costs) -> dict[str, Any]:
@@ -35,7 +45,8 @@ def describe(nest: Nest, limits: Limits, costs: Costs) -> dict[str, Any]:
         "sges": writes.sges,
         "scatter_reads": reads.work_requests,
         "scatter_sges": reads.sges,
-        "keys": [_keys(plan) for plan in key_plans(nest, limits)],
+        "keys": [_keys(nest, plan, limits) for plan in key_plans(nest, limits)],
+        "keys_hardware_seen": False,
         "strategies": [
             {
                 "name": strategy.name,
@@ -88,6 +99,28 @@ def _shape(key: Key | None) -> dict[str, int] | None:
     return {"entries": key.entries, "bytes": key.nbytes, "skip_bytes": key.skip, "repeat": key.repeat}
 
 
+def prove_keys(nest: Nest, limits: Limits) -> dict[str, bool | None]:
+    """Execute each possible plan of keys on the model of a card and compare with the fused copy.
+
+    None for all of them where a side is larger than `PROVE_MOST`.
+    """
+    plans = [plan for plan in key_plans(nest, limits) if not plan.refused]
+    if max(nest.source.nbytes, nest.destination.nbytes) > PROVE_MOST:
+        return dict.fromkeys((plan.name for plan in plans), None)
+    source = np.random.default_rng(0).integers(0, 256, nest.source.nbytes, np.uint8)
+    pools = (nest.source.table, nest.destination.table)
+    tables = [None if pool is None else np.arange(pool.size)[::-1].copy() for pool in pools]
+    expected = np.zeros(nest.destination.nbytes, np.uint8)
+    nest.run(source, expected, source_blocks=tables[0], destination_blocks=tables[1])
+    found: dict[str, bool | None] = {}
+    for plan in plans:
+        actual = np.zeros_like(expected)
+        done = mlx5_model.execute(plan, nest, source, actual, (tables[0], tables[1]), limits=limits)
+        counts = (done.writes, done.source_keys + done.destination_keys)
+        found[plan.name] = counts == (plan.writes, plan.invalidations) and np.array_equal(actual, expected)
+    return found
+
+
 def table(answer: dict[str, Any]) -> Group:
     """The answer of `describe` for people."""
     pair = f"{answer['source']['notation']}  ->  {answer['destination']['notation']}"
@@ -114,6 +147,8 @@ def table(answer: dict[str, Any]) -> Group:
         f"scatter reads: {answer['scatter_reads']:,} of {answer['scatter_sges']:,} pieces"
     )
     parts += [_keys_line(keys) for keys in answer["keys"]]
+    if any(keys["keys"] for keys in answer["keys"]):
+        parts.append(f"note: {UNSEEN}")
     measured = any("measured_ms" in strategy for strategy in answer["strategies"])
     columns = ["strategy", "#predicted ms", *(["#measured ms"] if measured else []), "limited by", ""]
     lines = [
@@ -134,7 +169,16 @@ def _keys_line(keys: dict[str, Any]) -> str:
         f"{keys['kind']} keys: {keys['writes']:,} writes of {keys['write_bytes']:,} bytes, "
         f"{keys['keys']:,} keys, {keys['rkeys']:,} rkeys to exchange, {keys['invalidations']:,} invalidations"
     )
-    return f"{line}; refused: {keys['refused']}" if keys["refused"] else line
+    if keys["refused"]:
+        return f"{line}; refused: {keys['refused']}"
+    if keys["keys"] and keys["kept_refused"]:
+        line += f"; not kept: {keys['kept_refused']}"
+    elif keys["keys"]:
+        line += f"; kept for all requests: {keys['kept_keys']:,}, {keys['card_bytes']:,} bytes of the cards"
+    return line + _PROVED[keys.get("proved_on_model")]
+
+
+_PROVED: Final = {None: "", True: "; on the model: bytes equal", False: "; on the model: BYTES DIFFER"}
 
 
 def _stride(stride: int, step: int) -> str:
@@ -146,7 +190,8 @@ def _mark(name: str, answer: dict[str, Any]) -> str:
     return chosen.get(name, "")
 
 
-def _keys(plan: KeyPlan) -> dict[str, Any]:
+def _keys(nest: Nest, plan: KeyPlan, limits: Limits) -> dict[str, Any]:
+    kept = keeping(nest, plan, limits)
     return {
         "kind": plan.name,
         "writes": plan.writes,
@@ -157,5 +202,9 @@ def _keys(plan: KeyPlan) -> dict[str, Any]:
         "invalidations": plan.invalidations,
         "source_shape": _shape(plan.source),
         "destination_shape": _shape(plan.destination),
+        "kept_keys": kept.kept,
+        "moving_keys": kept.moving,
+        "card_bytes": kept.card_nbytes,
+        "kept_refused": kept.refused or None,
         "refused": plan.refused or None,
     }

@@ -16,7 +16,7 @@ import typer
 from hawk_agent.layouts import PRESETS, Layout, LayoutError, Nest, compile_nest, engine
 from hawk_agent.layouts.notation import AXES, parse
 from hawk_agent.plans import Costs, Limits, calibrate
-from hawk_operator.cli.explain import describe, table
+from hawk_operator.cli.explain import PROVE_MOST, describe, prove_keys, table
 from hawk_operator.cli.output import Output, OutputOption, emit, fail, rows
 
 if TYPE_CHECKING:
@@ -87,6 +87,11 @@ def explain(
     max_sge: Annotated[int, typer.Option(help="Pieces in one work request's list.")] = 30,
     max_message_bytes: Annotated[int, typer.Option(help="Bytes of one work request.")] = 1 << 30,
     link_gbps: Annotated[float, typer.Option(help="Rate of the network in Gb/s.")] = 400.0,
+    key_uses: Annotated[int, typer.Option(help="Transfers that a strided key serves, if it is kept.")] = 1,
+    prove: Annotated[
+        bool,
+        typer.Option("--prove-keys", help="Execute strided keys on a model of the card (up to 64 MiB)."),
+    ] = False,
     measure: Annotated[
         bool, typer.Option("--measure", help="Also run the fused copy (up to 1 GiB).")
     ] = False,
@@ -98,11 +103,17 @@ def explain(
     try:
         nest = _nest(source, target, sizes, own=(from_sizes, to_sizes), dtype=dtype)
         limits = Limits(max_sge=max_sge, max_message_bytes=max_message_bytes)
-        costs = calibrate(Costs(link_bytes_per_s=link_gbps * 1e9 / 8))
+        costs = calibrate(Costs(link_bytes_per_s=link_gbps * 1e9 / 8, key_uses=key_uses))
         answer = describe(nest, limits, costs)
     except LayoutError as error:
         fail(str(error))
     answer["compile_ms"] = _compile_ms(nest)
+    if prove:
+        proved = prove_keys(nest, limits)
+        if None in proved.values():
+            fail(f"--prove-keys: a side is larger than {PROVE_MOST} bytes; give fewer layers or tokens")
+        for keys in answer["keys"]:
+            keys["proved_on_model"] = proved.get(keys["kind"])
     if measure:
         measured = _measure(nest)
         for strategy in answer["strategies"]:

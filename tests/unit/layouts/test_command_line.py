@@ -110,6 +110,43 @@ def test_explain_counts_what_a_card_would_be_asked_for(capsys):
     assert all(strategy["predicted_ms"] > 0 for strategy in answer["strategies"])
 
 
+GOLDEN = "l=80,c=2,h=8,s=32768,d=128"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "kind", "numbers"),
+    [
+        ("row-major", "nz", "strided", (10_240, 1 << 20, 10_240, 0, 10_240)),
+        ("row-major", "tiles-16x16", "strided", (10_240, 1 << 20, 20_480, 10_240, 20_480)),
+        ("pages-hnd", "tiles-16x16", "interleaved", (2_621_440, 4096, 2_621_440, 0, 2_621_440)),
+        ("pages-hnd", "tiles-16x16", "strided", (20_971_520, 512, 20_971_520, 0, 20_971_520)),
+    ],
+)
+def test_explain_counts_keys_and_says_that_hardware_was_not_seen(capsys, source, target, kind, numbers):
+    words = ["explain", "--from", source, "--to", target, "--sizes", GOLDEN]
+    _, out, _ = hawk(capsys, *words, "-o", "json")
+    answer = json.loads(out)
+    keys = next(keys for keys in answer["keys"] if keys["kind"] == kind)
+    _, people, _ = hawk(capsys, *words)
+    line = next(line for line in people.splitlines() if line.startswith(f"{kind} keys"))
+
+    assert tuple(keys[key] for key in ("writes", "write_bytes", "keys", "rkeys", "invalidations")) == numbers
+    assert answer["keys_hardware_seen"] is False
+    for number, word in zip(numbers, ("writes", "bytes", "keys", "rkeys", "invalidations"), strict=True):
+        assert f"{number:,} {word}" in line
+    assert "hardware has not been seen" in people
+
+
+def test_explain_proves_keys_on_a_model(capsys):
+    words = ["--from", "pages-hnd", "--to", "tiles-16x16", "--sizes", "h=2,s=64,d=128"]
+    _, out, _ = hawk(capsys, "explain", *words, "--prove-keys", "-o", "json")
+    code, _, err = hawk(capsys, "explain", *words[:-1], GOLDEN, "--prove-keys")
+
+    assert [keys["proved_on_model"] for keys in json.loads(out)["keys"]] == [True, True, True]
+    assert code == 2
+    assert "--prove-keys: a side is larger than 67108864 bytes" in err
+
+
 def test_explain_measures_what_it_predicts(capsys):
     code, out, _ = hawk(capsys, "explain", *TILES, "--measure", "-o", "json")
     fused = json.loads(out)["strategies"][0]

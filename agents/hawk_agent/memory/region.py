@@ -13,7 +13,7 @@ from hawk_agent.memory.blocks import Blocks
 
 if TYPE_CHECKING:
     import mmap
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hawk_agent.layouts import Layout
 
@@ -38,6 +38,8 @@ class Region:
     blocks: Blocks = field(default_factory=Blocks)
     users: int = 0
     retired: bool = False
+    closing: list[Callable[[], None]] = field(default_factory=list)
+    """What lets go of the memory before it is unmapped, such as a data path's registration."""
 
     @property
     def nbytes(self) -> int:
@@ -64,6 +66,8 @@ class Region:
         if self.retired and self.users == 0 and self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
+            while self.closing:
+                self.closing.pop()()
             mapping.unmap(self.memory)
 
 

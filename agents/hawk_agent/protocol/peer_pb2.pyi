@@ -254,6 +254,7 @@ class Offer(_message.Message):
     REGION_FIELD_NUMBER: _builtins.int
     BYTES_FIELD_NUMBER: _builtins.int
     VERBS_FIELD_NUMBER: _builtins.int
+    NIXL_FIELD_NUMBER: _builtins.int
     transport: _builtins.str
     token: _builtins.bytes
     socket: _builtins.str
@@ -262,6 +263,8 @@ class Offer(_message.Message):
     bytes: _builtins.int
     @_builtins.property
     def verbs(self) -> Global___VerbsOffer: ...
+    @_builtins.property
+    def nixl(self) -> Global___NixlOffer: ...
     def __init__(
         self,
         *,
@@ -271,14 +274,42 @@ class Offer(_message.Message):
         region: _builtins.str = ...,
         bytes: _builtins.int = ...,
         verbs: Global___VerbsOffer | None = ...,
+        nixl: Global___NixlOffer | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["verbs", b"verbs"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["nixl", b"nixl", "verbs", b"verbs"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "region", b"region", "socket", b"socket", "token", b"token", "transport", b"transport", "verbs", b"verbs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "nixl", b"nixl", "region", b"region", "socket", b"socket", "token", b"token", "transport", b"transport", "verbs", b"verbs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Offer: _TypeAlias = Offer  # noqa: Y015
+
+@_typing.final
+class NixlOffer(_message.Message):
+    """The sender's NIXL agent, as the receiver's connects to it and reads the source. It opens memory: a secret
+    between the two agents of one transfer.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METADATA_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    metadata: _builtins.bytes
+    address: _builtins.int
+    """Where the source begins in the sender's address space."""
+    def __init__(
+        self,
+        *,
+        metadata: _builtins.bytes = ...,
+        address: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "metadata", b"metadata"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NixlOffer: _TypeAlias = NixlOffer  # noqa: Y015
 
 @_typing.final
 class Answer(_message.Message):

@@ -52,7 +52,11 @@ def parser() -> argparse.ArgumentParser:
     option("advertise", "host or host:port that peers are told; the listening one without")
     option("metrics", "host:port of /metrics, /healthz and /readyz", "0.0.0.0:9400")
     option("metrics-port", "port alone, in place of --metrics")
-    option("transports", "allowed data paths, best first", "shm,tcp")
+    option("transports", "allowed data paths, best first: verbs, shm, tcp", "shm,tcp")
+    option("rdma-device", "devices for verbs, a rail each, best first; without, all whose port is up")
+    option("rdma-gid-index", "index in their GID tables; without, a routable RoCE v2 one")
+    option("rails", "most rails of one transfer over verbs; 0 for all", "0")
+    option("strategy", "how bytes go over verbs: auto (the cheapest by the cost model), or its name", "auto")
     option(
         "host-id", "identity of this machine, read from the kernel without; peers with the same share memory"
     )
@@ -119,7 +123,13 @@ def settings(options: argparse.Namespace) -> Settings:
         tls=files,
         insecure=options.insecure,
         peers=peers,
-        transports=tuple(name.strip() for name in options.transports.split(",")),
+        transports=_names(options.transports),
+        rdma_devices=_names(options.rdma_device),
+        rdma_gid_index=(
+            _number("--rdma-gid-index", options.rdma_gid_index, 0, 255) if options.rdma_gid_index else None
+        ),
+        rails=_number("--rails", options.rails, 0, 16),
+        strategy=_strategy(options.strategy),
         host_id=options.host_id,
         copy_threads=_number("--copy-threads", options.copy_threads, 1, 64),
         terms=terms,
@@ -137,6 +147,19 @@ def _number(name: str, text: str, least: int, most: int) -> int:
     if not text.isdecimal() or not least <= int(text) <= most:
         raise UsageError(f"{name}: {text!r} isn't a number from {least} to {most}")
     return int(text)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _strategy(text: str) -> str:
+    from hawk_agent.transports.verbs.strategy import Way  # noqa: PLC0415 -- after --help
+
+    known = ["auto", *(way.value for way in Way)]
+    if text not in known:
+        raise UsageError(f"--strategy: {text!r} is unknown; use one of {', '.join(known)}")
+    return text
 
 
 def _mode(text: str) -> int:

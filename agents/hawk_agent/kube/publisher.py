@@ -90,8 +90,9 @@ class Publisher:
         links = agent.links.facts()
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         before = self._written or {"conditions": []}
-        wanted = statuses.status(agent.identity, agent.address, agent.regions, links)
-        wanted["conditions"] = statuses.conditions(links, before["conditions"], now)
+        rails = [rail for transport in agent.transports.values() for rail in transport.rails]
+        wanted = statuses.status(agent.identity, agent.address, agent.regions, links, rails)
+        wanted["conditions"] = statuses.conditions(links, before["conditions"], now, unused=agent.unused)
         if wanted == self._written:
             return
         try:

@@ -8,14 +8,16 @@ from hawk_agent.service.links import State
 from hawk_api.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hawk_agent.memory.region import Region
     from hawk_agent.protocol import peer_pb2
     from hawk_agent.service.links import Facts
+    from hawk_agent.transports.base import RailFacts
 
 MAX_REGIONS: Final = 64
 MAX_PROBLEMS: Final = 16
+MAX_RAILS: Final = 16
 MAX_PEERS: Final = 64
 MESSAGE: Final = 256
 UP: Final = frozenset({State.UP, State.VERIFIED})
@@ -24,7 +26,11 @@ Object = dict[str, Any]
 
 
 def status(
-    identity: peer_pb2.Identity, address: str, regions: Iterable[Region], links: Sequence[Facts]
+    identity: peer_pb2.Identity,
+    address: str,
+    regions: Iterable[Region],
+    links: Sequence[Facts],
+    rails: Iterable[RailFacts] = (),
 ) -> Object:
     """The status without its conditions. Rates and times are metrics: nothing here changes by itself."""
     known = sorted(regions, key=lambda region: (region.pool, region.group, region.worker, region.name))
@@ -43,7 +49,7 @@ def status(
             "verified": sum(link.state is State.VERIFIED for link in links),
             "problems": _problems(links),
         },
-        "rails": [{"name": name, "transport": name} for name in identity.transports],
+        "rails": [_rail(rail) for rail in rails][:MAX_RAILS],
         "verifiedPeers": verified[:MAX_PEERS],
     }
 
@@ -60,6 +66,20 @@ def _region(region: Region, epoch: str) -> Object:
     }
 
 
+def _rail(rail: RailFacts) -> Object:
+    told = {
+        "name": rail.name,
+        "transport": rail.transport,
+        "gid": rail.gid,
+        "mtu": rail.mtu,
+        "maxSge": rail.max_sge,
+        "maxWr": rail.max_wr,
+        "maxMessageBytes": rail.max_message_bytes,
+        "fence": rail.fence,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
 def _problems(links: Iterable[Facts]) -> list[Object]:
     """The first problem of each peer, up to the bound."""
     found: dict[str, Object] = {}
@@ -69,15 +89,23 @@ def _problems(links: Iterable[Facts]) -> list[Object]:
             found[link.node] = {
                 "peer": link.node,
                 "reason": link.problem.reason.value,
-                "message": message if len(message) <= MESSAGE else message[: MESSAGE - 1] + "…",
+                "message": _short(message),
             }
     return [found[node] for node in sorted(found)][:MAX_PROBLEMS]
 
 
-def conditions(links: Sequence[Facts], before: Iterable[Object], now: str) -> list[Object]:
-    """Ready and Wired. A condition whose status stays keeps its time."""
+def conditions(
+    links: Sequence[Facts], before: Iterable[Object], now: str, *, unused: Mapping[str, str] | None = None
+) -> list[Object]:
+    """Ready and Wired. A condition whose status stays keeps its time.
+
+    `unused` are the allowed data paths that couldn't be opened, each with the reason.
+    """
     since = {(c["type"], c["status"]): c["lastTransitionTime"] for c in before}
-    made = [("Ready", "True", Reason.AS_EXPECTED, "engines and peers are served"), ("Wired", *_wired(links))]
+    ready = "engines and peers are served"
+    for name, why in (unused or {}).items():
+        ready += f"; {name} isn't used: {_short(why)}"
+    made = [("Ready", "True", Reason.AS_EXPECTED, ready), ("Wired", *_wired(links))]
     return [
         {
             "type": kind,
@@ -88,6 +116,10 @@ def conditions(links: Sequence[Facts], before: Iterable[Object], now: str) -> li
         }
         for kind, state, reason, message in made
     ]
+
+
+def _short(message: str) -> str:
+    return message if len(message) <= MESSAGE else message[: MESSAGE - 1] + "…"
 
 
 def _wired(links: Sequence[Facts]) -> tuple[str, Reason, str]:

@@ -62,6 +62,8 @@ class Agent:
             host=settings.host_id or host_id(),
         )
         self.address = ""
+        self.unused: dict[str, str] = {}
+        """Allowed data paths that couldn't be opened, with the reason."""
         self.canaries = Canaries(self)
         self.on_change: Callable[[], None] = lambda: None
         self._given = transports
@@ -88,7 +90,14 @@ class Agent:
         await asyncio.to_thread(machine)  # once, and not while the first transfer waits
         opened = self._given
         if opened is None:
-            opened = await open_transports(self.settings, self._stack, self._pools[0], self._pools[1])
+            opened = await open_transports(
+                self.settings,
+                self._stack,
+                self._pools[0],
+                self._pools[1],
+                metrics=self.metrics,
+                unused=self.unused,
+            )
         self.transports = equip(opened)
         self.identity.transports.extend(self.transports)
         self.receiver = Receiver(
@@ -139,6 +148,12 @@ class Agent:
         region = await self.regions.register(
             descriptor, request.region, layout, pool=request.pool, group=request.group, worker=request.worker
         )
+        try:
+            for transport in self.transports.values():
+                await transport.adopt(region)
+        except BaseException:
+            self.regions.drop(region.name)
+            raise
         self._regions_changed()
         return region
 

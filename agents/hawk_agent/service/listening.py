@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import contextlib
     from concurrent.futures import ThreadPoolExecutor
 
+    from hawk_agent.service.metrics import Metrics
     from hawk_agent.service.peers import PeerService
     from hawk_agent.service.settings import Settings
     from hawk_agent.transports.base import Transport
@@ -27,24 +28,29 @@ async def open_transports(
     stack: contextlib.AsyncExitStack,
     sending: ThreadPoolExecutor,
     receiving: ThreadPoolExecutor,
+    *,
+    metrics: Metrics,
+    unused: dict[str, str],
 ) -> dict[str, Transport]:
-    """The allowed data paths, best first; `stack` closes them. BadRequestError for an unknown one."""
+    """The allowed data paths, best first; `stack` closes them.
+
+    One that this host doesn't have goes to `unused` with the reason. BadRequestError for an unknown one;
+    TransportError when none of those allowed is there.
+    """
     host = addresses.parse(settings.listen).host
     advertised = addresses.parse(settings.advertise, 0).host if settings.advertise else host
     found: dict[str, Transport] = {}
     for name in settings.transports:
+        made: SharedMemory | Tcp
         if name == "shm":
-            shm = SharedMemory(settings.socket.with_name(settings.socket.name + ".peer"), receiving)
-            await shm.start()
-            stack.push_async_callback(shm.close)
-            found[name] = shm
+            made = SharedMemory(settings.socket.with_name(settings.socket.name + ".peer"), receiving)
         elif name == "tcp":
-            tcp = Tcp(host, settings.data_port, advertised, sending, receiving)
-            await tcp.start()
-            stack.push_async_callback(tcp.close)
-            found[name] = tcp
+            made = Tcp(host, settings.data_port, advertised, sending, receiving)
         else:
             raise BadRequestError(f"transport {name!r} is unknown; use shm, tcp")
+        await made.start()
+        stack.push_async_callback(made.close)
+        found[name] = made
     return found
 
 

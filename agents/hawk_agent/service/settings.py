@@ -45,6 +45,14 @@ class Settings:
     peers: tuple[PeerAddress, ...] = ()
     transports: tuple[str, ...] = ("shm", "tcp")
     """Allowed data paths, best first."""
+    rdma_devices: tuple[str, ...] = ()
+    """RDMA devices for verbs, a rail each, best first; empty takes every one with a port that is up."""
+    rdma_gid_index: int | None = None
+    """Index in the ports' GID tables; None takes a routable RoCE v2 one."""
+    rails: int = 0
+    """Rails that one transfer uses at most; 0 uses all."""
+    strategy: str = "auto"
+    """How bytes go over verbs; auto takes what the cost model finds cheapest."""
     host_id: str = ""
     """The machine's identity; empty reads it from the kernel."""
     socket_mode: int = 0o660

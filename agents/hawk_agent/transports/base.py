@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hawk_agent.errors import TransportError, TransportTimeoutError
@@ -37,6 +38,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 STOP_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class RailFacts:
+    """A port that a data path uses, as the HawkNode's status tells it; None where it has no such thing."""
+
+    name: str
+    transport: str
+    gid: str | None = None
+    mtu: int | None = None
+    max_sge: int | None = None
+    max_wr: int | None = None
+    max_message_bytes: int | None = None
+    fence: str | None = None
 
 
 class SourceEnd(ABC):
@@ -81,6 +96,15 @@ class Transport(ABC):
         self, offer: peer_pb2.Offer, translation: Translation, destination: Region, origin: str
     ) -> tuple[peer_pb2.Answer, DestinationEnd]:
         """The receiver's side. `origin` names the sender's incarnation."""
+
+    @property
+    def rails(self) -> tuple[RailFacts, ...]:
+        """The ports that it uses."""
+        return (RailFacts(self.name, self.name),)
+
+    async def adopt(self, region: Region) -> None:
+        """An engine handed this memory over: do now what takes long. An error refuses the registration."""
+        return
 
     def forecast(self, translation: Translation, offer: peer_pb2.Offer) -> Forecast | None:
         """How long the transfer should take by the cost model; None where there is no model."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from hawk_agent.errors import BadRequestError
 from hawk_agent.layouts import compile_nest
-from hawk_agent.transports.base import DestinationEnd, SourceEnd, Transport
+from hawk_agent.transports.base import DestinationEnd, RailFacts, SourceEnd, Transport
 
 if TYPE_CHECKING:
     from hawk_agent.layouts import Nest
@@ -65,6 +65,15 @@ class Faulty(Transport):
         if not destination.pool:
             return answer, end
         return answer, _FaultyEnd(end, translation, destination, self._fault)
+
+    @property
+    def rails(self) -> tuple[RailFacts, ...]:
+        """As the inner one."""
+        return self._inner.rails
+
+    async def adopt(self, region: Region) -> None:
+        """As the inner one."""
+        await self._inner.adopt(region)
 
     def forecast(self, translation: Translation, offer: peer_pb2.Offer) -> Forecast | None:
         """As the inner one."""

@@ -130,6 +130,8 @@ class Rail(ReportModel):
     """Most work requests in a queue."""
     max_message_bytes: Annotated[Int, Field(ge=0)] | None = None
     """Most bytes of one work request."""
+    fence: Annotated[str, Field(max_length=64)] | None = None
+    """How a lease's remote access is ended: memory-window for leases of few ranges, else queue-pair."""
 
 
 class HawkNodeStatus(ReportModel):

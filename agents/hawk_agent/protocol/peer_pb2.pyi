@@ -350,6 +350,7 @@ class QueuePair(_message.Message):
     GID_FIELD_NUMBER: _builtins.int
     MTU_FIELD_NUMBER: _builtins.int
     LID_FIELD_NUMBER: _builtins.int
+    READS_FIELD_NUMBER: _builtins.int
     number: _builtins.int
     psn: _builtins.int
     """The first packet sequence number that it sends."""
@@ -359,6 +360,8 @@ class QueuePair(_message.Message):
     """Its port's active MTU in bytes; 0 when it doesn't say."""
     lid: _builtins.int
     """Where its port is on InfiniBand; 0 on Ethernet."""
+    reads: _builtins.int
+    """Reads that it takes at once, at most."""
     def __init__(
         self,
         *,
@@ -367,10 +370,11 @@ class QueuePair(_message.Message):
         gid: _builtins.bytes = ...,
         mtu: _builtins.int = ...,
         lid: _builtins.int = ...,
+        reads: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gid", b"gid", "lid", b"lid", "mtu", b"mtu", "number", b"number", "psn", b"psn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gid", b"gid", "lid", b"lid", "mtu", b"mtu", "number", b"number", "psn", b"psn", "reads", b"reads"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

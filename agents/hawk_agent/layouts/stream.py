@@ -29,7 +29,7 @@ def pack(nest: Nest, source: Bytes, table: Table, out: object, *, start: int, st
     """See `Nest.pack`."""
     _check(nest, start, stop)
     write = as_bytes("out", out, stop - start, writable=True)
-    programs = [_into_stream(piece, at - start) for piece, at in _cut(nest.moves, start, stop)]
+    programs = [into_stream(piece, at - start) for piece, at in cut(nest.moves, start, stop)]
     engines.copy(engines.prepare(programs), source, write, (table, _NO_TABLE), (nest.pages[0], 0))
 
 
@@ -37,7 +37,7 @@ def unpack(nest: Nest, data: object, destination: Bytes, table: Table, *, start:
     """See `Nest.unpack`."""
     _check(nest, start, stop)
     read = as_bytes("data", data, stop - start, writable=False)
-    programs = [_from_stream(piece, at - start) for piece, at in _cut(nest.moves, start, stop)]
+    programs = [from_stream(piece, at - start) for piece, at in cut(nest.moves, start, stop)]
     engines.copy(engines.prepare(programs), read, destination, (_NO_TABLE, table), (0, nest.pages[1]))
 
 
@@ -48,7 +48,7 @@ def _check(nest: Nest, start: int, stop: int) -> None:
         )
 
 
-def _cut(programs: tuple[Program, ...], start: int, stop: int) -> Iterator[tuple[Program, int]]:
+def cut(programs: tuple[Program, ...], start: int, stop: int) -> Iterator[tuple[Program, int]]:
     """Programs for the stream's bytes [start, stop), each with its position in the stream."""
     base = 0
     for program in programs:
@@ -79,7 +79,8 @@ def _slice(program: Program, skip: int, take: int) -> Program:
     )
 
 
-def _into_stream(program: Program, at: int) -> Program:
+def into_stream(program: Program, at: int) -> Program:
+    """The program with the stream, from `at` on, as its destination."""
     step, loops = program.run, []
     for loop in reversed(program.loops):
         loops.append(replace(loop, destination=step, destination_step=0))
@@ -87,7 +88,8 @@ def _into_stream(program: Program, at: int) -> Program:
     return replace(program, destination=at, destination_entry=0, loops=tuple(reversed(loops)))
 
 
-def _from_stream(program: Program, at: int) -> Program:
+def from_stream(program: Program, at: int) -> Program:
+    """The program with the stream, from `at` on, as its source."""
     step, loops = program.run, []
     for loop in reversed(program.loops):
         loops.append(replace(loop, source=step, source_step=0))

@@ -1,0 +1,45 @@
+"""libibverbs: whether this host has it, and the extension that speaks to it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from hawk_agent.transports.verbs.errors import VerbsUnavailableError
+
+try:
+    from hawk_agent.transports.verbs import _verbs as native
+except ImportError:  # built without a compiler
+    native = None  # type: ignore[assignment]
+
+__all__ = ["LIBRARY", "fork_status", "load", "native"]
+
+LIBRARY: Final = "libibverbs.so.1"
+_FORKS: Final = ("disabled", "enabled", "not needed")
+
+
+@lru_cache(maxsize=8)
+def load(path: str = LIBRARY) -> native.Library:
+    """libibverbs, opened once, with children of this process kept out of registered pages.
+
+    VerbsUnavailableError says what is missing.
+    """
+    if native is None:
+        raise VerbsUnavailableError(
+            "the verbs extension isn't built; install a C compiler and reinstall the package"
+        )
+    try:
+        library = native.Library(path)
+    except OSError as error:
+        raise VerbsUnavailableError(f"{error}; install rdma-core (libibverbs1, ibverbs-providers)") from error
+    library.fork_init()
+    return library
+
+
+def fork_status(path: str = LIBRARY) -> str:
+    """Whether a child of this process could take a registered page away: for the log at start-up.
+
+    "enabled": the library keeps the pages out of children; "not needed": the kernel copies them for children;
+    "disabled": a child's first write to a shared page would part our mapping from the device's.
+    """
+    return _FORKS[load(path).fork_status()]

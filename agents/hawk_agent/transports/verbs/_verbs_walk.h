@@ -29,6 +29,11 @@ typedef struct {
     int64_t count, at;
 } Place;
 
+/* A loop as the cursor walks it: which turn it is in, and what a turn moves on either side. */
+typedef struct {
+    int64_t turn, count, local, remote, local_entries, remote_entries;
+} Turns;
+
 typedef struct {
     PyObject_HEAD
     int64_t *words, *next, *end;
@@ -40,10 +45,11 @@ typedef struct {
     uint64_t max_message;
 
     /* where it stands: a program, a row of it, a run of the row, bytes of the run */
-    Program program;
-    int outer; /* loops that are walked turn by turn; the one inside, if any, is a row */
-    int64_t turn[MAX_LOOPS];
+    Turns loop[MAX_LOOPS]; /* walked turn by turn, outermost first; the program's innermost loop is the row */
+    int loops;
+    int64_t run, row, row_local, row_remote;
     int64_t local_at, remote_at, local_entry, remote_entry;
+    const Extent *here, *there; /* the stretches that hold all of the program; NULL where it isn't in one */
     int64_t in_row, in_run;
     int done, busy, outside; /* outside: it came to memory that no key opens */
 
@@ -81,18 +87,6 @@ static inline const Extent *extent_of(Place *place, uint64_t offset)
 static inline uint64_t offset_of(const Place *place, int64_t at, int64_t entry)
 {
     return (uint64_t)(at + (place->side.page ? place->side.table[entry] * place->side.page : 0));
-}
-
-/* The steps of a loop on the local and on the remote side. */
-static inline int64_t local_step(const Cursor *c, const Loop *l) { return c->reads ? l->destination : l->source; }
-static inline int64_t remote_step(const Cursor *c, const Loop *l) { return c->reads ? l->source : l->destination; }
-static inline int64_t local_entries(const Cursor *c, const Loop *l)
-{
-    return c->reads ? l->destination_step : l->source_step;
-}
-static inline int64_t remote_entries(const Cursor *c, const Loop *l)
-{
-    return c->reads ? l->source_step : l->destination_step;
 }
 
 /* ---- requests ---- */
@@ -156,12 +150,12 @@ static int piece(Cursor *c, int64_t most, uint64_t local, uint32_t lkey, uint64_
 /* A run that may be cut, by registrations or by the longest message; offsets, not addresses. */
 static int cut_run(Cursor *c, int64_t most, uint64_t local, uint64_t remote)
 {
-    while (c->in_run < c->program.run) {
+    while (c->in_run < c->run) {
         const uint64_t from = local + (uint64_t)c->in_run, to = remote + (uint64_t)c->in_run;
         const Extent *here = extent_of(&c->local, from), *there = extent_of(&c->remote, to);
         if (!here || !there)
             return !(c->outside = 1);
-        uint64_t length = (uint64_t)(c->program.run - c->in_run);
+        uint64_t length = (uint64_t)(c->run - c->in_run);
         if (length > here->end - from)
             length = here->end - from;
         if (length > there->end - to)
@@ -176,65 +170,80 @@ static int cut_run(Cursor *c, int64_t most, uint64_t local, uint64_t remote)
     return 1;
 }
 
-/* Runs of a row that stand in one registration on either side: the path that has to be fast. */
-static int whole_runs(Cursor *c, int64_t most, uint64_t local, uint64_t remote, int64_t local_step_,
-                      int64_t remote_step_, int64_t count, uint32_t lkey, uint32_t rkey)
+/* So many pieces of one length, one step apart. */
+static inline void list_pieces(IbvSge *sge, int64_t count, uint64_t from, uint64_t step, uint32_t length, uint32_t lkey)
 {
-    const uint64_t run = (uint64_t)c->program.run;
-    while (c->in_row < count) {
-        uint64_t from = local + (uint64_t)(c->in_row * local_step_);
-        const uint64_t to = remote + (uint64_t)(c->in_row * remote_step_);
-        if (!piece(c, most, from, lkey, to, rkey, run))
+    const struct {
+        uint32_t length, lkey;
+    } rest = {length, lkey};
+    for (int64_t i = 0; i < count; i++, from += step) {
+        sge[i].addr = from;
+        memcpy(&sge[i].length, &rest, sizeof rest); /* one store for both */
+    }
+}
+
+/* Runs of a row that stand in one registration on either side: the path that has to be fast. */
+static inline int whole_runs(Cursor *c, int64_t most, uint64_t local, uint32_t lkey, uint64_t remote, uint32_t rkey)
+{
+    const uint64_t run = (uint64_t)c->run, step = (uint64_t)c->row_local;
+    for (int64_t at = c->in_row; at < c->row;) {
+        const uint64_t from = local + (uint64_t)at * step;
+        if (!piece(c, most, from, lkey, remote + (uint64_t)(at * c->row_remote), rkey, run)) {
+            c->in_row = at;
             return 0;
-        c->in_row++;
-        if (remote_step_ != (int64_t)run)
+        }
+        at++;
+        if (c->row_remote != c->run)
             continue;
-        int64_t more = count - c->in_row, free = c->max_sge - c->open->num_sge;
-        if (more > free)
-            more = free;
+        int64_t more = c->row - at;
+        if (more > c->max_sge - c->open->num_sge)
+            more = c->max_sge - c->open->num_sge;
         if (c->bytes + (uint64_t)more * run > c->max_message)
             more = (int64_t)((c->max_message - c->bytes) / run);
-        IbvSge *sge = c->open->sg_list + c->open->num_sge;
-        for (int64_t i = 0; i < more; i++) {
-            from += (uint64_t)local_step_;
-            sge[i].addr = from;
-            sge[i].length = (uint32_t)run;
-            sge[i].lkey = lkey;
-        }
+        list_pieces(c->open->sg_list + c->open->num_sge, more, from + step, step, (uint32_t)run, lkey);
         c->open->num_sge += (int)more;
         c->pieces += (uint64_t)more;
         c->bytes += (uint64_t)more * run;
         c->expect += (uint64_t)more * run;
-        c->in_row += more;
-    }
-    return 1;
-}
-
-/* The row, from where it stopped. 0 when the arena is full. */
-static int walk_row(Cursor *c, int64_t most)
-{
-    const Program *p = &c->program;
-    const Loop *row = c->outer < p->loops ? &p->loop[c->outer] : NULL;
-    const int64_t count = row ? row->count : 1, ls = row ? local_step(c, row) : 0, rs = row ? remote_step(c, row) : 0;
-    const uint64_t local = offset_of(&c->local, c->local_at, c->local_entry);
-    const uint64_t remote = offset_of(&c->remote, c->remote_at, c->remote_entry);
-    const Extent *here = extent_of(&c->local, local), *there = extent_of(&c->remote, remote);
-    if (!here || !there)
-        return !(c->outside = 1);
-    if (local + (uint64_t)((count - 1) * ls + p->run) <= here->end &&
-        remote + (uint64_t)((count - 1) * rs + p->run) <= there->end && (uint64_t)p->run <= c->max_message) {
-        if (!whole_runs(c, most, local + here->shift, remote + there->shift, ls, rs, count, here->key, there->key))
-            return 0;
-    } else {
-        for (; c->in_row < count; c->in_row++)
-            if (!cut_run(c, most, local + (uint64_t)(c->in_row * ls), remote + (uint64_t)(c->in_row * rs)))
-                return 0;
+        at += more;
     }
     c->in_row = 0;
     return 1;
 }
 
+/* A row whose registrations have to be looked up, and may end inside it. */
+static int looked_up_runs(Cursor *c, int64_t most, uint64_t local, uint64_t remote)
+{
+    const Extent *here = extent_of(&c->local, local), *there = extent_of(&c->remote, remote);
+    if (here && there && local + (uint64_t)((c->row - 1) * c->row_local + c->run) <= here->end &&
+        remote + (uint64_t)((c->row - 1) * c->row_remote + c->run) <= there->end && (uint64_t)c->run <= c->max_message)
+        return whole_runs(c, most, local + here->shift, here->key, remote + there->shift, there->key);
+    for (; c->in_row < c->row; c->in_row++)
+        if (!cut_run(c, most, local + (uint64_t)(c->in_row * c->row_local),
+                     remote + (uint64_t)(c->in_row * c->row_remote)))
+            return 0;
+    c->in_row = 0;
+    return 1;
+}
+
+/* The row, from where it stopped. 0 when the arena is full, or where no key opens the memory. */
+static inline int walk_row(Cursor *c, int64_t most)
+{
+    if (c->here && c->there)
+        return whole_runs(c, most, (uint64_t)c->local_at + c->here->shift, c->here->key,
+                          (uint64_t)c->remote_at + c->there->shift, c->there->key);
+    return looked_up_runs(c, most, offset_of(&c->local, c->local_at, c->local_entry),
+                          offset_of(&c->remote, c->remote_at, c->remote_entry));
+}
+
 /* ---- the walk ---- */
+
+/* The stretch that holds bytes [first, last), if one does and no block table moves them about. */
+static const Extent *whole_extent(Place *place, uint64_t first, uint64_t last)
+{
+    const Extent *e = place->side.page ? NULL : extent_of(place, first);
+    return e && last <= e->end ? e : NULL;
+}
 
 static void next_program(Cursor *c)
 {
@@ -243,37 +252,52 @@ static void next_program(Cursor *c)
         c->done = 1;
         return;
     }
-    read_program(&words, c->end, &c->program);
+    Program p;
+    read_program(&words, c->end, &p);
     c->next = (int64_t *)words;
-    const Program *p = &c->program;
-    c->local_at = c->reads ? p->destination : p->source;
-    c->remote_at = c->reads ? p->source : p->destination;
-    c->local_entry = c->reads ? p->destination_entry : p->source_entry;
-    c->remote_entry = c->reads ? p->source_entry : p->destination_entry;
-    c->outer = (int)p->loops;
-    if (p->loops && !p->loop[p->loops - 1].source_step && !p->loop[p->loops - 1].destination_step)
-        c->outer--;
-    memset(c->turn, 0, sizeof c->turn);
+    c->local_at = c->reads ? p.destination : p.source;
+    c->remote_at = c->reads ? p.source : p.destination;
+    c->local_entry = c->reads ? p.destination_entry : p.source_entry;
+    c->remote_entry = c->reads ? p.source_entry : p.destination_entry;
+    int64_t local_end = c->local_at + p.run, remote_end = c->remote_at + p.run;
+    for (int i = 0; i < p.loops; i++) {
+        const Loop *l = &p.loop[i];
+        c->loop[i] = c->reads ? (Turns){0, l->count, l->destination, l->source, l->destination_step, l->source_step}
+                              : (Turns){0, l->count, l->source, l->destination, l->source_step, l->destination_step};
+        local_end += (l->count - 1) * c->loop[i].local;
+        remote_end += (l->count - 1) * c->loop[i].remote;
+    }
+    c->loops = (int)p.loops;
+    c->run = p.run;
+    c->row = 1, c->row_local = c->row_remote = 0;
+    const Turns *inner = p.loops ? &c->loop[p.loops - 1] : NULL;
+    if (inner && !inner->local_entries && !inner->remote_entries) {
+        c->row = inner->count, c->row_local = inner->local, c->row_remote = inner->remote;
+        c->loops--;
+    }
+    const int fits = (uint64_t)p.run <= c->max_message;
+    c->here = fits ? whole_extent(&c->local, (uint64_t)c->local_at, (uint64_t)local_end) : NULL;
+    c->there = fits ? whole_extent(&c->remote, (uint64_t)c->remote_at, (uint64_t)remote_end) : NULL;
 }
 
-static void move(Cursor *c, const Loop *loop, int64_t turns)
+static inline void turn(Cursor *c, const Turns *loop, int64_t turns)
 {
-    c->local_at += turns * local_step(c, loop);
-    c->remote_at += turns * remote_step(c, loop);
-    c->local_entry += turns * local_entries(c, loop);
-    c->remote_entry += turns * remote_entries(c, loop);
+    c->local_at += turns * loop->local;
+    c->remote_at += turns * loop->remote;
+    c->local_entry += turns * loop->local_entries;
+    c->remote_entry += turns * loop->remote_entries;
 }
 
-static void next_row(Cursor *c)
+static inline void next_row(Cursor *c)
 {
-    for (int i = c->outer - 1; i >= 0; i--) {
-        const Loop *loop = &c->program.loop[i];
-        if (++c->turn[i] < loop->count) {
-            move(c, loop, 1);
+    for (int i = c->loops - 1; i >= 0; i--) {
+        Turns *loop = &c->loop[i];
+        if (++loop->turn < loop->count) {
+            turn(c, loop, 1);
             return;
         }
-        c->turn[i] = 0;
-        move(c, loop, 1 - loop->count);
+        loop->turn = 0;
+        turn(c, loop, 1 - loop->count);
     }
     next_program(c);
 }

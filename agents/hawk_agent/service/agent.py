@@ -74,6 +74,8 @@ class Agent:
         self._ticked = self.table.clock()
         self.sends = Sends(self, self._pools[2])
         self._regions_event = asyncio.Event()
+        self.stopping = False
+        """Set when peers that attend are to be let go."""
         self._stack = contextlib.AsyncExitStack()
 
     async def start(self) -> None:
@@ -136,6 +138,8 @@ class Agent:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
                 await asyncio.gather(*leases, *results, return_exceptions=True)
+        self.stopping = True
+        self._regions_event.set()
         await self._stack.aclose()
         for region in self.regions:
             self.regions.drop(region.name)
@@ -225,7 +229,7 @@ class Agent:
         ]
 
     async def regions_event(self) -> None:
-        """Returns at the next change of regions."""
+        """Returns at the next change of regions, and when the agent stops."""
         await self._regions_event.wait()
 
     def keep(self, identity: peer_pb2.Identity, regions: frozenset[str]) -> None:

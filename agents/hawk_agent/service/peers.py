@@ -59,7 +59,7 @@ class PeerService(peer_pb2_grpc.PeerServicer):
         await self._admit(request.identity, context)
         known: list[peer_pb2.Region] | None = None
         try:
-            while True:
+            while not self._agent.stopping:
                 now = self._agent.region_facts()
                 changed = now != known
                 known = now

@@ -64,12 +64,7 @@ def due(wanted: Object, present: Mapping[str, Mapping[str, object]]) -> bool:
     return marks.get(labels.SHIPPED) == "true" and bool(missing(wanted, live))
 
 
-def apply_shipped(api: ClusterApi, present: Iterable[Object]) -> list[str]:
-    """Apply the shipped classes that are due; gives their names."""
+def apply_shipped(api: ClusterApi, present: Iterable[Object]) -> list[Object]:
+    """Apply the shipped classes that are due; gives them as they were written."""
     by_name = {body["metadata"]["name"]: body for body in present}
-    applied = []
-    for wanted in bodies():
-        if due(wanted, by_name):
-            api.apply(CLASS, wanted)
-            applied.append(wanted["metadata"]["name"])
-    return applied
+    return [api.apply(CLASS, wanted) for wanted in bodies() if due(wanted, by_name)]

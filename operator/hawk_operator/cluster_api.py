@@ -125,34 +125,32 @@ class ClusterApi:
         self, kind: Kind, namespace: str | None = None, labels: Mapping[str, str] | None = None
     ) -> Objects:
         """Every object of a kind, in all namespaces when `namespace` is None; read in pages."""
-
-        def read() -> Objects:
-            selector = dict(labels) if labels else None
-            if kind.namespaced:
-                items: Iterator[Any] = iter(
-                    self._client.list(
-                        lightkube_class(kind), namespace=namespace or "*", labels=selector, chunk_size=_PAGE
-                    )
-                )
-            else:
-                items = iter(self._client.list(lightkube_class(kind), labels=selector, chunk_size=_PAGE))
-            return [dict(item) for item in items]
-
-        return self._call(f"list {kind.plural}", read)
+        return [item for _, items in self.pages(kind, namespace, labels) for item in items]
 
     def select(self, kind: Kind, namespace: str, selector: str) -> Objects:
         """The objects that a label selector in its text form chooses, such as the one /scale gives."""
-        path = f"/{_prefix(kind)}/namespaces/{namespace}/{kind.plural}"
-        found: Objects = []
+        return [item for _, items in self._pages(kind, namespace, selector) for item in items]
+
+    def pages(
+        self, kind: Kind, namespace: str | None = None, labels: Mapping[str, str] | None = None
+    ) -> Iterator[tuple[str, Objects]]:
+        """The pages of a list: (resourceVersion of the whole list, objects). Nothing else holds the pages, so
+        a reader that keeps a part of each object needs the memory of one page only."""
+        return self._pages(kind, namespace, ",".join(f"{k}={v}" for k, v in (labels or {}).items()))
+
+    def _pages(self, kind: Kind, namespace: str | None, selector: str) -> Iterator[tuple[str, Objects]]:
+        where = f"/namespaces/{namespace}" if kind.namespaced and namespace else ""
         following = ""
         while True:
             page = self.document(
-                path, {"labelSelector": selector, "limit": str(_PAGE), "continue": following}
+                f"/{_prefix(kind)}{where}/{kind.plural}",
+                {"labelSelector": selector, "limit": str(_PAGE), "continue": following},
             )
-            found += page.get("items") or []
-            following = (page.get("metadata") or {}).get("continue") or ""
+            metadata = page.get("metadata") or {}
+            yield str(metadata.get("resourceVersion") or ""), page.get("items") or []
+            following = metadata.get("continue") or ""
             if not following:
-                return found
+                return
 
     def document(self, path: str, parameters: Mapping[str, str] | None = None) -> Object:
         """A JSON document by its path: discovery, OpenAPI, /scale."""
@@ -307,6 +305,6 @@ def _failure(what: str, error: httpx2.HTTPStatusError) -> ApiCallError:
         return NotFoundError(text, code, reason)
     if code == 409:
         return ConflictError(text, code, reason)
-    if code >= 500 or code in {401, 408, 429}:
+    if code >= 500 or code in {401, 408, 410, 429}:  # 410: the list took so long that its pages are gone
         return UnreachableError(text, status=code)
     return RefusedError(text, code, reason, fields)

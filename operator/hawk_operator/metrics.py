@@ -39,7 +39,7 @@ class Metrics:
             "hawk_operator_reconcile_seconds",
             "Duration of a reconcile in seconds by `kind` (pool, wiring), queries to Prometheus included.",
             ["kind"],
-            buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30),
+            buckets=(0.003, 0.01, 0.03, 0.1, 0.3, 1, 2, 5, 10, 30),
             registry=self.registry,
         )
         self.events = Counter(

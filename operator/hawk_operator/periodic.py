@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from hawk_operator import classes, schema_check
 from hawk_operator.cluster_api import ApiCallError
-from hawk_operator.resources import CLASS, LEASE, POOL
-from hawk_operator.workqueue import WIRING, next_tick, pool_key
+from hawk_operator.resources import CLASS, DEPLOYMENT, NODE, POD, POOL
+from hawk_operator.workqueue import next_tick, pool_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,7 +92,9 @@ class Resync(Periodic):
         metrics = self._context.metrics
         try:
             self._housekeeping()
-            pools = self._context.api.list(POOL, self._context.settings.namespace or None)
+            for kind in (POOL, DEPLOYMENT, POD, NODE, CLASS):
+                self._context.snapshot.refresh(kind, 0.9 * self._interval)
+            pools = self._context.snapshot.pools()
         except ApiCallError:
             metrics.lists.labels("failure").inc()
             raise
@@ -100,8 +102,8 @@ class Resync(Periodic):
         metrics.pools.set(len(pools))
         self._activity.listed(len(pools))
         queue, present = self._context.queue, set()
-        for body in pools:
-            metadata = body["metadata"]
+        for entry in pools:
+            metadata, body = entry.body["metadata"], entry.body
             key = pool_key(metadata["namespace"], metadata["name"])
             present.add(key)
             seen = (body.get("status") or {}).get("observedGeneration")
@@ -111,7 +113,7 @@ class Resync(Periodic):
                 queue.add_at(key, next_tick(metadata["uid"], self._interval, self._wall()))
         for key in self._context.memories.known() - present:
             queue.add(key)
-        queue.add(WIRING)
+        self._context.mark_wiring()
 
     def _housekeeping(self) -> None:
         """Keep the shipped classes current and compare the served schema with the needed one."""
@@ -127,10 +129,10 @@ class Resync(Periodic):
             )
         present = self._context.snapshot.classes()
         if present is not None and self._context.access.usable("patch", CLASS):
-            for name in classes.apply_shipped(self._context.api, present):
-                _log.info("applied AcceleratorClass %s", name)
+            for body in classes.apply_shipped(self._context.api, present):
+                _log.info("applied AcceleratorClass %s", body["metadata"]["name"])
+                self._context.snapshot.put_class(body)
                 self._context.metrics.writes.labels(CLASS.plural, "apply").inc()
-                self._context.snapshot.stale(CLASS)
         self._kept_house = now
 
 
@@ -143,12 +145,11 @@ class Pulse(Periodic):
 
     def round(self) -> None:
         """Compare who lives with who lived."""
-        self._context.snapshot.stale(LEASE)
         living = self._context.snapshot.living()
         before, self._living = self._living, living
         if before is None or before == living:
             return
-        self._context.queue.add(WIRING)
+        self._context.mark_wiring()
         for name in before ^ living:
             for key in self._context.shared.on(name):
                 self._context.queue.add(key)

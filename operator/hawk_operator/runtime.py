@@ -178,7 +178,7 @@ class Operator:
             metrics=self._metrics,
             recorder=Recorder(api),
             observer=Observer(api, snapshot),
-            actor=Actor(api, self._metrics, settings),
+            actor=Actor(api, snapshot, self._metrics, settings),
             looker=Looker(settings.workers),
             memories=Memories(),
             shared=Shared(),

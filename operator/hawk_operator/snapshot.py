@@ -1,18 +1,26 @@
-"""What all pools share, read once for many: agents and their Leases, classes, pools, other scalers.
+"""What all pools share, kept in memory: pools, children, pods, agents and their Leases, classes, scalers.
 
-Each part is listed anew when it is older than its age, so hundreds of pools that are looked at in one second
-cost one list. Nothing here comes from a watch: a watch only makes a part older (`stale`).
+Looking at a pool reads nothing from the API server while nothing changes. The watches put every change on a
+shelf at once; lists put everything there now and then, so a watch that died silently costs that long and
+nothing else. Where a look finds that something has to be written, it looks again at the thing itself first
+(`fresh`): what was seen is good enough to see that nothing is to be done, not to act on.
+
+Lists bound themselves: one that took a second is not made again before twenty have passed. So the operator
+spends at most a twentieth of its time on them, in clusters of any size.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
+from hawk_operator import classes, reduced
 from hawk_operator.resources import (
     AUTOSCALER,
     CLASS,
+    DEPLOYMENT,
     LEASE,
     NODE,
     POD,
@@ -20,32 +28,32 @@ from hawk_operator.resources import (
     SCALED_OBJECT,
     Kind,
 )
+from hawk_operator.shelf import Shelf
 from hawk_operator.wiring import liveness
-from hawk_operator.wiring.peers import Agent, agent_of
-from hawk_operator.workloads.children import MANAGED
+from hawk_operator.workloads.children import MANAGED, pool_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
+    from hawk_api.v1alpha1 import AcceleratorClassSpec
     from hawk_operator.access import Access
     from hawk_operator.cluster_api import ClusterApi, Object
+    from hawk_operator.reduced import PoolEntry
     from hawk_operator.settings import Settings
+    from hawk_operator.shelf import Change
+    from hawk_operator.wiring.peers import Agent
+    from hawk_operator.workloads.pods import Pod
 
-T = TypeVar("T")
-
-_AGES: Final = {
-    NODE: 2.0,
-    LEASE: 4.0,
-    CLASS: 30.0,
-    POOL: 2.0,
-    POD: 1.0,
-    AUTOSCALER: 15.0,
-    SCALED_OBJECT: 15.0,
-}
+SHARE: Final = 0.05
+"""The most of the time that lists of one kind take."""
+_LEASE_AGE: Final = 3.0
+_SCALER_AGE: Final = 15.0
+_JUDGED_AGE: Final = 0.5
+"""How long a judgement of who lives is kept, seconds."""
 
 
 class Snapshot:
-    """Shared lists with an age; safe for several threads."""
+    """The shelves and how they are filled; safe for several threads."""
 
     def __init__(
         self,
@@ -61,25 +69,171 @@ class Snapshot:
         self._system = settings.system_namespace
         self._clock = clock
         self._wall = wall
-        self._lists: dict[Kind, tuple[list[Object], float]] = {}
-        self._locks = {kind: threading.Lock() for kind in _AGES}
+        self._pools: Shelf[PoolEntry] = Shelf(reduced.PoolEntry, lambda entry: [entry.namespace])
+        self._agents: Shelf[Agent] = Shelf(reduced.agent, reduced.owners)
+        self._pods: Shelf[Pod] = Shelf(reduced.pod, lambda pod: [(pod.namespace, pod.pool)])
+        self._children: Shelf[Object] = Shelf(reduced.child, reduced.pool_of_child)
+        self._classes: Shelf[Object] = Shelf(reduced.plain)
+        self._shelves: dict[Kind, Shelf[Any]] = {
+            POOL: self._pools,
+            NODE: self._agents,
+            POD: self._pods,
+            DEPLOYMENT: self._children,
+            CLASS: self._classes,
+        }
+        self._locks = {kind: threading.Lock() for kind in (*self._shelves, LEASE, AUTOSCALER, SCALED_OBJECT)}
+        self._known: tuple[int, Mapping[str, AcceleratorClassSpec]] = (-1, {})
+        self._due: dict[Kind, float] = {}
+        self._scalers: dict[Kind, dict[str, list[Object]]] = {}
         self._beats: dict[str, liveness.Beat] = {}
+        self._living: tuple[frozenset[str], float] = (frozenset(), float("-inf"))
 
-    def stale(self, kind: Kind) -> None:
-        """List a kind anew at the next question."""
-        self._lists.pop(kind, None)
+    # What comes in
 
-    def pools(self) -> list[Object]:
+    def take(self, kind: Kind, event: str | None, body: Mapping[str, Any]) -> Change[Any] | None:
+        """A word of a watch; None when it changes nothing that anybody looks at."""
+        shelf = self._shelves[kind]
+        return shelf.drop(body) if event == "DELETED" else shelf.put(body)
+
+    def refresh(self, kind: Kind, interval: float) -> list[Change[Any]]:
+        """List a kind if the last list is `interval` seconds old, and long enough for what it cost."""
+        if self._clock() < self._due.get(kind, float("-inf")) or not self._may_list(kind):
+            return []
+        with self._locks[kind]:
+            return self._list(kind, interval)
+
+    def _list(self, kind: Kind, interval: float) -> list[Change[Any]]:
+        begun = self._clock()
+        version, bodies = self._read(kind)
+        changes: list[Change[Any]] = self._shelves[kind].replace(version, bodies)
+        self._due[kind] = begun + max(interval, (self._clock() - begun) / SHARE)
+        return changes
+
+    def _read(self, kind: Kind) -> tuple[int, Iterable[Mapping[str, Any]]]:
+        """The list's resourceVersion, known from its first page, and the objects page by page."""
+        namespace = self._namespace if kind.namespaced else None
+        pages = self._api.pages(kind, namespace, MANAGED if kind in {POD, DEPLOYMENT} else None)
+        version, first = next(pages)
+
+        def bodies() -> Iterable[Mapping[str, Any]]:
+            yield from first
+            for _, items in pages:
+                yield from items
+
+        return int(version) if version.isdecimal() else 0, bodies()
+
+    def _may_list(self, kind: Kind) -> bool:
+        return kind not in {NODE, CLASS} or self._access.usable("list", kind)
+
+    def _listed(self, kind: Kind) -> None:
+        """Make sure that a kind was listed once."""
+        if kind not in self._due:
+            with self._locks[kind]:
+                if kind not in self._due:
+                    self._list(kind, 0.0)
+
+    # Pools, children, pods
+
+    def pools(self) -> list[PoolEntry]:
         """Every HawkPool that is served."""
-        return self._list(POOL, self._namespace)
+        self._listed(POOL)
+        return self._pools.all()
 
-    def pool_pods(self) -> list[Object]:
+    def pools_in(self, namespace: str) -> list[PoolEntry]:
+        """The HawkPools of one namespace."""
+        self._listed(POOL)
+        return self._pools.by(namespace)
+
+    def pool(self, namespace: str, name: str, *, fresh: bool) -> PoolEntry:
+        """One pool; `fresh`, or not seen yet: by asking the API server. Raises ApiCallError."""
+        if not fresh:
+            self._listed(POOL)
+            found = self._pools.get(namespace, name)
+            if found is not None:
+                return found
+        return self.put_pool(self._api.get(POOL, name, namespace))
+
+    def put_pool(self, body: Object) -> PoolEntry:
+        """Take in a pool that was just read or written."""
+        self._pools.put(body)
+        return reduced.PoolEntry(body)
+
+    def children(self, namespace: str, pool: str, *, fresh: bool) -> list[Object]:
+        """The Deployments with a pool's label."""
+        return self._of_pool(DEPLOYMENT, self._children, namespace, pool, fresh=fresh)
+
+    def put_child(self, body: Object) -> None:
+        """Take in a child that was just written."""
+        self._children.put(body)
+
+    def pods(self, namespace: str, pool: str, *, fresh: bool) -> list[Pod]:
+        """The pods with a pool's label."""
+        return self._of_pool(POD, self._pods, namespace, pool, fresh=fresh)
+
+    def all_pods(self) -> list[Pod]:
         """Every pod that belongs to a child of some pool."""
-        return self._list(POD, self._namespace, MANAGED)
+        self._listed(POD)
+        return self._pods.all()
+
+    def _of_pool(self, kind: Kind, shelf: Shelf[Any], namespace: str, pool: str, *, fresh: bool) -> list[Any]:
+        marks = pool_labels(pool)
+        if not fresh:
+            self._listed(kind)
+            return shelf.by((namespace, marks[reduced.POOL_LABEL]))
+        bodies = self._api.list(kind, namespace, marks)
+        for body in bodies:
+            shelf.put(body)
+        reduce = reduced.pod if kind == POD else reduced.child
+        return [reduce(body) for body in bodies]
+
+    # Classes and other scalers
 
     def classes(self) -> list[Object] | None:
         """Every AcceleratorClass; None without the right to read them."""
-        return self._list(CLASS) if self._access.usable("list", CLASS) else None
+        if not self._access.usable("list", CLASS):
+            return None
+        self._listed(CLASS)
+        return self._classes.all()
+
+    def known_classes(self) -> Mapping[str, AcceleratorClassSpec]:
+        """The classes in their parsed form, parsed again when one of them changed."""
+        revision, known = self._known
+        if revision != self._classes.revision:
+            revision, bodies = self._classes.revision, self.classes()
+            known = classes.known(bodies)
+            self._known = (revision, known)
+        return known
+
+    def put_pod(self, body: Object) -> None:
+        """Take in a pod that was just written."""
+        self._pods.put(body)
+
+    def put_class(self, body: Object) -> None:
+        """Take in a class that was just written."""
+        self._classes.put(body)
+
+    def autoscalers(self, namespace: str) -> list[Object]:
+        """Every HorizontalPodAutoscaler and ScaledObject of a namespace."""
+        found: list[Object] = []
+        for kind in (AUTOSCALER, SCALED_OBJECT):
+            if self._access.usable("list", kind, self._namespace or ""):
+                found += self._scalers_of(kind).get(namespace, ())
+        return found
+
+    def _scalers_of(self, kind: Kind) -> dict[str, list[Object]]:
+        """Scalers by namespace. Nothing watches them: they are few and seldom change."""
+        with self._locks[kind]:
+            begun = self._clock()
+            if begun >= self._due.get(kind, float("-inf")):
+                by_namespace: dict[str, list[Object]] = {}
+                for body in self._api.list(kind, self._namespace):
+                    found = by_namespace.setdefault(body["metadata"]["namespace"], [])
+                    found.append({**body, "kind": kind.kind})
+                self._scalers[kind] = by_namespace
+                self._due[kind] = begun + max(_SCALER_AGE, (self._clock() - begun) / SHARE)
+            return self._scalers[kind]
+
+    # Agents
 
     def agents_known(self) -> bool:
         """Whether agents can be seen at all."""
@@ -89,34 +243,39 @@ class Snapshot:
         """Every agent by the name of its HawkNode; none without the right to read them."""
         if not self.agents_known():
             return {}
-        live = self.living()
-        return {body["metadata"]["name"]: agent_of(body, live) for body in self._list(NODE)}
+        self._listed(NODE)
+        living = self.living()
+        return {agent.name: _judged(agent, living) for agent in self._agents.all()}
+
+    def agents_of(self, owner: str, nodes: Iterable[str]) -> dict[str, Agent]:
+        """The agents that matter to one pool (`namespace/name`): on its pods' nodes, and with its memory."""
+        if not self.agents_known():
+            return {}
+        self._listed(NODE)
+        living = self.living()
+        found = {agent.name: agent for agent in self._agents.by(owner)}
+        for name in nodes:
+            agent = found.get(name) or self._agents.get("", name)
+            if agent is not None:
+                found[name] = agent
+        return {name: _judged(agent, living) for name, agent in sorted(found.items())}
 
     def living(self) -> frozenset[str]:
         """The HawkNodes whose agents live, by a list of the Leases that is at most a few seconds old."""
         if not self._access.usable("list", LEASE, self._system):
             return frozenset()
-        leases = self._list(LEASE, self._system)
         with self._locks[LEASE]:
-            self._beats = liveness.observe(self._beats, leases, self._wall())
-            return liveness.living(self._beats, self._wall())
+            now = self._clock()
+            listed = now >= self._due.get(LEASE, float("-inf"))
+            if listed:
+                leases = self._api.list(LEASE, self._system)
+                self._due[LEASE] = now + max(_LEASE_AGE, (self._clock() - now) / SHARE)
+                self._beats = liveness.observe(self._beats, leases, self._wall())
+            if listed or now - self._living[1] >= _JUDGED_AGE:
+                self._living = (liveness.living(self._beats, self._wall()), now)
+            return self._living[0]
 
-    def autoscalers(self) -> list[Object]:
-        """Every HorizontalPodAutoscaler and ScaledObject in the served namespaces."""
-        found: list[Object] = []
-        for kind in (AUTOSCALER, SCALED_OBJECT):
-            if self._access.usable("list", kind, self._namespace or ""):
-                found += [{**item, "kind": kind.kind} for item in self._list(kind, self._namespace)]
-        return found
 
-    def _list(
-        self, kind: Kind, namespace: str | None = None, labels: dict[str, str] | None = None
-    ) -> list[Any]:
-        with self._locks[kind]:
-            known = self._lists.get(kind)
-            if known is not None and self._clock() - known[1] < _AGES[kind]:
-                return known[0]
-            begun = self._clock()
-            items = self._api.list(kind, namespace if kind.namespaced else None, labels)
-            self._lists[kind] = (items, begun)
-            return items
+def _judged(agent: Agent, living: frozenset[str]) -> Agent:
+    """An agent with what its Lease says: on the shelf it lives unless its HawkNode is going."""
+    return agent if agent.live and agent.name in living else replace(agent, live=False)

@@ -68,6 +68,8 @@ class Agenda:
     started: dict[Key, float] = field(default_factory=dict)
     failures: dict[Key, int] = field(default_factory=dict)
     _heap: list[tuple[float, Key]] = field(default_factory=list)
+    _held: dict[Key, float] = field(default_factory=dict)
+    """Due keys that are being worked on: off the heap until `done`, so that its first entry can be taken."""
 
     def add(self, key: Key, when: float) -> None:
         """Ask for a look at `when`, or earlier if that was asked for before."""
@@ -78,33 +80,38 @@ class Agenda:
 
     def take(self, now: float) -> Key | None:
         """A key whose time has come and that nobody works on; it is busy until `done`."""
-        held: list[tuple[float, Key]] = []
-        found = None
-        while self._heap and self._heap[0][0] <= now:
-            when, key = heapq.heappop(self._heap)
-            if self.due.get(key) != when:
-                continue  # an earlier time replaced this entry, or it was forgotten
-            if key in self.busy:
-                held.append((when, key))
-                continue
-            found = key
-            break
-        for entry in held:
-            heapq.heappush(self._heap, entry)
-        if found is not None:
-            del self.due[found]
-            self.busy.add(found)
-            self.started[found] = now
-        return found
+        first = self._first()
+        if first is None or first[0] > now:
+            return None
+        _, key = heapq.heappop(self._heap)
+        del self.due[key]
+        self.busy.add(key)
+        self.started[key] = now
+        return key
 
     def wait(self, now: float) -> float | None:
         """Seconds until some key that nobody works on is due; None when there is none."""
-        times = [when for key, when in self.due.items() if key not in self.busy]
-        return max(0.0, min(times) - now) if times else None
+        first = self._first()
+        return None if first is None else max(0.0, first[0] - now)
+
+    def _first(self) -> tuple[float, Key] | None:
+        """The heap's first entry that stands and that nobody works on."""
+        while self._heap:
+            when, key = self._heap[0]
+            if self.due.get(key) != when:
+                heapq.heappop(self._heap)  # an earlier time replaced this entry, or it was forgotten
+            elif key in self.busy:
+                self._held[key] = when
+                heapq.heappop(self._heap)
+            else:
+                return when, key
+        return None
 
     def done(self, key: Key) -> None:
         """The work on a key ended, well or badly."""
         self.busy.discard(key)
+        if key in self._held:
+            heapq.heappush(self._heap, (self._held.pop(key), key))
 
     def failed(self, key: Key, now: float, asked: float = 0.0) -> float:
         """Look again after a back-off of at least `asked` seconds; gives the delay."""

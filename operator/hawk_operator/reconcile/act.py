@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hawk_operator.reconcile.observe import Group
     from hawk_operator.reconcile.plan import Plan
     from hawk_operator.settings import Settings
+    from hawk_operator.snapshot import Snapshot
     from hawk_operator.workloads.drain import Drain
 
 _log = logging.getLogger(__name__)
@@ -47,10 +48,32 @@ class Outcome:
 class Actor:
     """Writes children, scales and drain marks."""
 
-    def __init__(self, api: ClusterApi, metrics: Metrics, settings: Settings) -> None:
+    def __init__(self, api: ClusterApi, snapshot: Snapshot, metrics: Metrics, settings: Settings) -> None:
         self._api = api
+        self._snapshot = snapshot
         self._metrics = metrics
         self._settings = settings
+
+    def needed(self, case: Case, plan: Plan) -> bool:
+        """Whether carrying the plan out writes anything, or fails to."""
+        for group in case.seen.groups:
+            if not _ours(group):
+                continue
+            name = group.spec.name
+            drain, replicas = plan.drains.get(name), plan.requests[name]
+            if drain is not None and (drain.mark or drain.unmark):
+                return True
+            if group.spec.template is None:
+                if replicas != group.pods.requested:
+                    return True
+                continue
+            try:
+                wanted = self._wanted(case, group, replicas)
+            except TemplateError:
+                return True
+            if _difference(wanted, group.child, case.memory):
+                return True
+        return any(not child["metadata"].get("deletionTimestamp") for child in case.seen.orphans)
 
     def carry_out(self, case: Case, plan: Plan) -> Outcome:
         """Do the step. Shrinking comes first; what grows was given only room that is free without it."""
@@ -60,7 +83,7 @@ class Actor:
         )
         for group in shrinking_first:
             name = group.spec.name
-            if group.trouble or (group.conflict and group.spec.template is None):
+            if not _ours(group):
                 continue
             try:
                 self._mark(plan.drains.get(name), case.now)
@@ -94,35 +117,37 @@ class Actor:
         if group.spec.template is None:
             if replicas != before:
                 self._scale(case, group, replicas)
-        else:
-            device = case.classes.get(group.spec.accelerator_class or "")
-            wanted = children.render(
-                case.pool, group.spec, device, replicas, self._settings.agent_socket_directory
-            )
-            if group.conflict:
-                del wanted["spec"]["replicas"]  # another controller's: leave it its field
-            if not self._apply(wanted, group.child, case.memory):
-                return
+        elif not self._apply(self._wanted(case, group, replicas), group.child, case.memory):
+            return
         if before is None or (replicas != before and not group.conflict):
             outcome.scaled[group.spec.name] = (before or 0, replicas)
+
+    def _wanted(self, case: Case, group: Group, replicas: int) -> Object:
+        """The child as it should be. Raises TemplateError."""
+        device = case.classes.get(group.spec.accelerator_class or "")
+        wanted = children.render(
+            case.pool, group.spec, device, replicas, self._settings.agent_socket_directory
+        )
+        if group.conflict:
+            del wanted["spec"]["replicas"]  # another controller's: leave it its field
+        return wanted
 
     def _apply(self, wanted: Object, live: Mapping[str, Any] | None, memory: Memory) -> bool:
         """Apply a child that differs, tried out first where its template is new. Whether it was written."""
         name = wanted["metadata"]["name"]
-        mark = wanted["metadata"]["annotations"][children.HASH]
-        difference = children.differs(wanted, live) if live is not None else name
+        difference = _difference(wanted, live, memory)
         if not difference:
-            memory.settled.pop(name, None)
             return False
-        if live is not None and memory.settled.get(name) == (mark, _generation(live)):
-            return False  # this very apply was made, and something else sets the field again
         if live is None or difference.startswith("metadata.annotations"):
             self._api.apply(DEPLOYMENT, wanted, dry_run=True)
         _log.info("applying Deployment %s/%s: %s", wanted["metadata"]["namespace"], name, difference)
         made = self._api.apply(DEPLOYMENT, wanted)
         self._metrics.writes.labels("deployments", "apply").inc()
         if children.differs(wanted, made):
-            memory.settled[name] = (mark, _generation(made))
+            memory.settled[name] = (wanted["metadata"]["annotations"][children.HASH], _generation(made))
+        else:
+            memory.settled.pop(name, None)
+        self._snapshot.put_child(made)
         return True
 
     def _scale(self, case: Case, group: Group, replicas: int) -> None:
@@ -150,10 +175,25 @@ class Actor:
             }
         }
         try:
-            self._api.patch(POD, pod.name, pod.namespace, body)
+            self._snapshot.put_pod(self._api.patch(POD, pod.name, pod.namespace, body))
         except NotFoundError:
             return
         self._metrics.writes.labels("pods", "patch").inc()
+
+
+def _ours(group: Group) -> bool:
+    """Whether anything of the group's workload may be written."""
+    return not (group.trouble or (group.conflict and group.spec.template is None))
+
+
+def _difference(wanted: Object, live: Mapping[str, Any] | None, memory: Memory) -> str:
+    """The first field that has to be applied; "" when none has, or when this very apply was made before and
+    something else sets the field again."""
+    name = str(wanted["metadata"]["name"])
+    if live is None:
+        return name
+    mark = wanted["metadata"]["annotations"][children.HASH]
+    return "" if memory.settled.get(name) == (mark, _generation(live)) else children.differs(wanted, live)
 
 
 def _generation(child: Mapping[str, Any]) -> int:

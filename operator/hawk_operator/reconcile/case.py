@@ -29,7 +29,6 @@ class Case:
     memory: Memory
     now: float
     """Seconds since the epoch."""
-    agents: Mapping[str, Agent]
     classes: Mapping[str, AcceleratorClassSpec]
     geometry: Geometry | None
     violations: tuple[Violation, ...]
@@ -40,6 +39,11 @@ class Case:
     def owner(self) -> str:
         """namespace/name, as regions name their pool."""
         return f"{self.key.namespace}/{self.key.name}"
+
+    @property
+    def agents(self) -> Mapping[str, Agent]:
+        """The agents that matter to this pool."""
+        return self.seen.agents
 
     @property
     def live(self) -> frozenset[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hawk_api.names import label_value
 from hawk_operator.wiring.peers import Wiring
+from hawk_operator.workqueue import WIRING
 
 if TYPE_CHECKING:
     from hawk_operator.access import Access
@@ -30,8 +31,12 @@ class Shared:
     wiring: Wiring = field(default_factory=Wiring)
     schema_lacks: tuple[str, ...] = ()
     """Fields that limit something and that the served CRD doesn't have."""
+    wiring_pause: float = 0.0
+    """Seconds to gather events before the wiring is computed again: more where that takes longer."""
     nodes: dict[Key, frozenset[str]] = field(default_factory=dict)
-    """Nodes on which each pool was seen: whom to look at again when a HawkNode changes."""
+    """Nodes on which each pool was seen."""
+    pools: dict[str, set[Key]] = field(default_factory=dict)
+    """The same by node: whom to look at again when a HawkNode changes."""
     children: dict[tuple[str, str], Key] = field(default_factory=dict)
     """Pools by namespace and the value of the pool label."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -40,20 +45,29 @@ class Shared:
         """Note a pool's nodes; whether they changed."""
         with self.lock:
             self.children[key.namespace, label_value(key.name)] = key
-            changed = self.nodes.get(key) != nodes
+            before = self.nodes.get(key)
+            self._move(key, before or frozenset(), nodes)
             self.nodes[key] = nodes
-            return changed
+            return before != nodes
 
     def forget(self, key: Key) -> None:
         """The pool is gone."""
         with self.lock:
-            self.nodes.pop(key, None)
+            self._move(key, self.nodes.pop(key, frozenset()), frozenset())
             self.children.pop((key.namespace, label_value(key.name)), None)
 
     def on(self, node: str) -> list[Key]:
         """The pools that were seen on a node."""
         with self.lock:
-            return [key for key, nodes in self.nodes.items() if node in nodes]
+            return list(self.pools.get(node, ()))
+
+    def _move(self, key: Key, before: frozenset[str], after: frozenset[str]) -> None:
+        for node in before - after:
+            self.pools[node].discard(key)
+            if not self.pools[node]:
+                del self.pools[node]
+        for node in after - before:
+            self.pools.setdefault(node, set()).add(key)
 
 
 @dataclass(frozen=True)
@@ -72,3 +86,7 @@ class Context:
     looker: Looker
     memories: Memories
     shared: Shared
+
+    def mark_wiring(self) -> None:
+        """Ask for a look at the wiring, together with what else happens meanwhile."""
+        self.queue.add(WIRING, self.shared.wiring_pause)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hawk_api.reasons import Reason
 from hawk_operator.cluster_api import ClusterApi, NotFoundError, Object, RefusedError
 from hawk_operator.reconcile.targets import Kinds, conflict, target_of
-from hawk_operator.resources import DEPLOYMENT, POD, Kind
+from hawk_operator.resources import POD, Kind
 from hawk_operator.workloads import pods as pod_facts
-from hawk_operator.workloads.children import name_of, pool_labels
+from hawk_operator.workloads.children import name_of
 from hawk_operator.workloads.pods import GroupPods
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from hawk_api.v1alpha1 import GroupSpec, HawkPool
     from hawk_operator.snapshot import Snapshot
+    from hawk_operator.wiring.peers import Agent
 
 _log = logging.getLogger(__name__)
 
@@ -48,45 +49,49 @@ class Observation:
     """Children of groups that the spec no longer has."""
     nodes: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Nodes of each group's pods."""
+    agents: Mapping[str, Agent] = field(default_factory=dict)
+    """Agents on these nodes, and those with memory of the pool."""
 
 
 class Observer:
-    """Reads a pool's surroundings: two lists a pool, and one read a scale target."""
+    """Reads a pool's surroundings: from memory or, `fresh`, by two lists; and by two reads a scale target."""
 
     def __init__(self, api: ClusterApi, snapshot: Snapshot) -> None:
         self._api = api
         self._snapshot = snapshot
         self._kinds = Kinds(api)
 
-    def observe(self, pool: HawkPool, body: Object, live: frozenset[str]) -> Observation:
-        """The present state; `live` are the nodes with a live agent. Raises ApiCallError."""
-        namespace = str(pool.metadata.namespace)
-        marks = pool_labels(pool.metadata.name)
+    def observe(self, pool: HawkPool, body: Object, *, fresh: bool) -> Observation:
+        """The present state. Raises ApiCallError."""
+        namespace, name = str(pool.metadata.namespace), pool.metadata.name
         children = {
-            child["metadata"]["name"]: child for child in self._api.list(DEPLOYMENT, namespace, marks)
+            child["metadata"]["name"]: child
+            for child in self._snapshot.children(namespace, name, fresh=fresh)
         }
-        pods = self._api.list(POD, namespace, marks)
+        pods = self._snapshot.pods(namespace, name, fresh=fresh)
         groups = tuple(
-            self._scaled(pool, body, spec, live)
+            self._scaled(pool, body, spec)
             if spec.scale_target_ref is not None
-            else self._templated(pool, spec, children.get(name_of(pool.metadata.name, spec.name)), pods, live)
+            else self._templated(pool, spec, children.get(name_of(pool.metadata.name, spec.name)), pods)
             for spec in pool.spec.groups
         )
+        nodes = {g.spec.name: frozenset(p.node for p in g.pods.active if p.node) for g in groups}
+        agents = self._snapshot.agents_of(f"{namespace}/{name}", frozenset().union(*nodes.values()))
+        live = frozenset(agent.name for agent in agents.values() if agent.live)
+        groups = tuple(replace(group, pods=replace(group.pods, live_nodes=live)) for group in groups)
         wanted = {name_of(pool.metadata.name, group.name) for group in pool.spec.groups if group.template}
         orphans = tuple(
             child
             for name, child in children.items()
             if name not in wanted and owned(child, pool.metadata.uid)
         )
-        return Observation(
-            groups, orphans, {g.spec.name: frozenset(p.node for p in g.pods.active if p.node) for g in groups}
-        )
+        return Observation(groups, orphans, nodes, agents)
 
     def _templated(
-        self, pool: HawkPool, spec: GroupSpec, child: Object | None, pods: list[Object], live: frozenset[str]
+        self, pool: HawkPool, spec: GroupSpec, child: Object | None, pods: list[pod_facts.Pod]
     ) -> Group:
         requested = None if child is None else int(child.get("spec", {}).get("replicas", 1))
-        found = GroupPods(spec.name, spec.role.value, requested, pod_facts.group_of(pods, spec.name), live)
+        found = GroupPods(spec.name, spec.role.value, requested, pod_facts.group_of(pods, spec.name))
         trouble = None
         if child is not None and not owned(child, pool.metadata.uid):
             trouble = (
@@ -97,16 +102,16 @@ class Observer:
         if child is not None:
             reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": child["metadata"]["name"]}
             target = target_of(reference, str(pool.metadata.namespace))
-            other = conflict(target, None, (), self._snapshot.autoscalers())
+            other = conflict(target, None, (), self._snapshot.autoscalers(target.namespace))
         return Group(
             spec, found, child=child, trouble=trouble, conflict=other, refused=refused_pods(child or {})
         )
 
-    def _scaled(self, pool: HawkPool, body: Object, spec: GroupSpec, live: frozenset[str]) -> Group:
+    def _scaled(self, pool: HawkPool, body: Object, spec: GroupSpec) -> Group:
         reference = spec.scale_target_ref
         assert reference is not None
         namespace = str(pool.metadata.namespace)
-        empty = GroupPods(spec.name, spec.role.value, None, (), live)
+        empty = GroupPods(spec.name, spec.role.value, None)
         try:
             kind = self._kinds.find(reference.api_version, reference.kind)
             requested, selector = self._api.scale_of(kind, namespace, reference.name)
@@ -121,10 +126,10 @@ class Observer:
             spec.role.value,
             requested,
             tuple(sorted(map(pod_facts.read, pods), key=_by_name)),
-            live,
         )
         target = target_of(reference.to_dict(), namespace)
-        other = conflict(target, body, self._snapshot.pools(), self._snapshot.autoscalers())
+        pools = [entry.body for entry in self._snapshot.pools_in(namespace)]
+        other = conflict(target, body, pools, self._snapshot.autoscalers(namespace))
         return Group(spec, found, target=kind, conflict=other)
 
 

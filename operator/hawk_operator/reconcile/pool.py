@@ -14,8 +14,6 @@ from pydantic import ValidationError
 
 from hawk_api import policy
 from hawk_api.reasons import Reason
-from hawk_api.v1alpha1 import HawkPool
-from hawk_operator import classes
 from hawk_operator.cluster_api import NotFoundError
 from hawk_operator.events import Happening
 from hawk_operator.reconcile import plan as planning
@@ -26,11 +24,12 @@ from hawk_operator.reconcile.report import Reporter
 from hawk_operator.resources import POOL
 from hawk_operator.sizing import GroupObservation, History, decide
 from hawk_operator.workloads.drain import Work
-from hawk_operator.workqueue import WIRING, Key, next_tick
+from hawk_operator.workqueue import Key, next_tick
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hawk_api.v1alpha1 import HawkPool
     from hawk_operator.cluster_api import Object
     from hawk_operator.reconcile.act import Outcome
     from hawk_operator.reconcile.context import Context
@@ -54,27 +53,37 @@ class PoolReconciler:
 
     def reconcile(self, key: Key) -> None:
         """Bring one pool nearer to what was decided. Raises ApiCallError to be retried."""
+        if not self._reconcile(key, fresh=False):
+            self._reconcile(key, fresh=True)
+
+    def _reconcile(self, key: Key, *, fresh: bool) -> bool:
+        """One look. False, and nothing is done, where what is remembered says that something has to be
+        written: that is decided by what is read (`fresh`)."""
         try:
-            body = self._context.api.get(POOL, key.name, key.namespace)
+            entry = self._context.snapshot.pool(key.namespace, key.name, fresh=fresh)
         except NotFoundError:
             self.forget(key)
-            return
-        if body["metadata"].get("deletionTimestamp"):
+            return True
+        if entry.going:
             self.forget(key)  # children go by their owner references; nothing here holds the pool back
-            return
+            return True
         try:
-            pool = HawkPool.model_validate(body)
+            pool = entry.pool
         except ValidationError as error:
-            self._reporter.unreadable(body, Reason.INVALID_SPEC, _first(error), self._wall())
+            self._reporter.unreadable(entry.body, Reason.INVALID_SPEC, _first(error), self._wall())
             self._context.queue.add(key, _UNREADABLE_SECONDS)
-            return
-        case = self._look(key, pool, body)
+            return True
+        case = self._look(key, pool, entry.body, fresh=fresh)
         window = self._traffic(case)
         decision = self._decide(case, window)
-        plan, outcome = self._act(case, decision, window)
+        plan = self._plan(case, decision, window)
+        if plan is not None and not fresh and self._context.actor.needed(case, plan):
+            return False
+        outcome = self._act(case, decision, plan)
         facts = self._reporter.facts(case, window, decision, plan, outcome)
         self._reporter.report(case, facts, decision)
         self._schedule(case, plan, outcome)
+        return True
 
     def forget(self, key: Key) -> None:
         """The pool is gone or going."""
@@ -83,7 +92,7 @@ class PoolReconciler:
         context.memories.forget(key)
         context.shared.forget(key)
         context.metrics.forget(key.namespace, key.name)
-        context.queue.add(WIRING)
+        context.mark_wiring()
 
     def report_failure(self, key: Key, message: str) -> None:
         """Say in the pool's conditions that the operator itself failed with it. Raises ApiCallError."""
@@ -93,24 +102,21 @@ class PoolReconciler:
             return
         self._reporter.unreadable(body, Reason.RECONCILE_FAILED, message, self._wall())
 
-    def _look(self, key: Key, pool: HawkPool, body: Object) -> Case:
+    def _look(self, key: Key, pool: HawkPool, body: Object, *, fresh: bool) -> Case:
         context = self._context
-        agents = context.snapshot.agents()
-        known = classes.known(context.snapshot.classes())
+        known = context.snapshot.known_classes()
         text, lacking = config_json(context.api, pool)
         judged = policy.Context(known, text)
-        live = frozenset(name for name, agent in agents.items() if agent.live)
         return Case(
             key=key,
             pool=pool,
             body=body,
             memory=context.memories.of(key, str(pool.metadata.uid)),
             now=self._wall(),
-            agents=agents,
             classes=known,
             geometry=judged.geometry(pool.spec),
             violations=(*lacking, *policy.errors(policy.check(pool.spec, known, text))),
-            seen=context.observer.observe(pool, body, live),
+            seen=context.observer.observe(pool, body, fresh=fresh),
         )
 
     def _traffic(self, case: Case) -> Window | None:
@@ -147,23 +153,27 @@ class PoolReconciler:
         self._context.metrics.decisions.labels(case.key.namespace, case.key.name, decision.reason).inc()
         return decision
 
-    def _act(
-        self, case: Case, decision: Decision | None, window: Window | None
-    ) -> tuple[Plan | None, Outcome | None]:
-        pool, groups, actor = case.pool, case.seen.groups, self._context.actor
+    def _plan(self, case: Case, decision: Decision | None, window: Window | None) -> Plan | None:
+        """What to do now; None where nothing may be done."""
+        pool, groups = case.pool, case.seen.groups
         if case.violations or verdicts.paused(pool):
-            return None, None
+            return None
         decided = decision.replicas if decision is not None and decision.act else None
         goal = planning.goals(groups, decided, may_grow=not self._context.shared.schema_lacks)
         work = {group.spec.name: _work(case, group, window) for group in groups}
-        plan = planning.make(pool, groups, goal, case.classes, work, now=case.now)
+        return planning.make(pool, groups, goal, case.classes, work, now=case.now)
+
+    def _act(self, case: Case, decision: Decision | None, plan: Plan | None) -> Outcome | None:
+        if plan is None:
+            return None
+        actor = self._context.actor
         outcome = actor.carry_out(case, plan)
         for name in actor.remove(case.seen.orphans):
             self._say(case, f"deleted Deployment {name}: its group left the spec")
         why = decision.message if decision is not None else "start"
         for name, (before, after) in outcome.scaled.items():
             self._say(case, f"group {name}: {before} to {after} replicas; {why}")
-        return plan, outcome
+        return outcome
 
     def _say(self, case: Case, message: str) -> None:
         """An Event for a change of ours; the time makes each one its own."""
@@ -176,7 +186,7 @@ class PoolReconciler:
         tick = next_tick(str(case.pool.metadata.uid), case.pool.spec.scaling.interval, case.now)
         queue.add_at(case.key, tick)
         if shared.seen(case.key, frozenset().union(*case.seen.nodes.values())):
-            queue.add(WIRING)
+            self._context.mark_wiring()
         if outcome is not None and outcome.outstanding:
             queue.failed(case.key, outcome.delay)
             return

@@ -96,9 +96,12 @@ class Reporter:
             return
         metadata = {name: body["metadata"][name] for name in ("name", "namespace", "uid")}
         try:
-            self._context.api.apply(POOL, {"metadata": metadata, "status": wanted}, subresource="status")
+            written = self._context.api.apply(
+                POOL, {"metadata": metadata, "status": wanted}, subresource="status"
+            )
         except NotFoundError:
             return
+        self._context.snapshot.put_pool(written)
         self._context.metrics.writes.labels("hawkpools", "status").inc()
 
     def event(self, body: Object, happening: Happening) -> None:

@@ -108,10 +108,10 @@ def wire(sides: Iterable[Sides], agents: Mapping[str, Agent], limit: int = MAX_P
         if problem:
             refused[pair] = problem
         else:
-            possible.append((_distance(left, right), _spread(pair), pair))
+            possible.append(pair)
     counts: Counter[str] = Counter()
     chosen: dict[str, list[str]] = {}
-    for _, _, pair in sorted(possible):
+    for pair in _by_preference(possible, agents, limit):
         left_name, right_name = pair
         if counts[left_name] >= limit or counts[right_name] >= limit:
             full = left_name if counts[left_name] >= limit else right_name
@@ -124,6 +124,31 @@ def wire(sides: Iterable[Sides], agents: Mapping[str, Agent], limit: int = MAX_P
             counts[one] += 1
             chosen.setdefault(one, []).append(other)
     return Wiring({name: tuple(sorted(others)) for name, others in chosen.items()}, refused)
+
+
+def _by_preference(
+    pairs: list[tuple[str, str]], agents: Mapping[str, Agent], limit: int
+) -> list[tuple[str, str]]:
+    """The pairs in the order in which places are given; any order where there are places for all of them."""
+    counts = Counter(name for pair in pairs for name in pair)
+    if all(count <= limit for count in counts.values()):
+        return pairs
+    return sorted(pairs, key=lambda pair: (_distance(*(agents[name] for name in pair)), _spread(pair), pair))
+
+
+def moved(before: Wiring, after: Wiring) -> frozenset[str]:
+    """The agents whose peers, or whose refused pairs, are others than before."""
+    peers = {
+        name
+        for name in {*before.peers, *after.peers}
+        if before.peers.get(name, ()) != after.peers.get(name, ())
+    }
+    refused = {
+        pair
+        for pair in {*before.refused, *after.refused}
+        if before.refused.get(pair) != after.refused.get(pair)
+    }
+    return frozenset(peers.union(*refused))
 
 
 def spec_of(agent: Agent, peers: Iterable[str], agents: Mapping[str, Agent]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hawk_api import labels
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 DRAIN_SINCE: Final = labels.PREFIX + "drain-since"
@@ -35,6 +35,10 @@ class Pod:
     deletion_cost: str
     problem: str
     """Why a container waits (CrashLoopBackOff, ImagePullBackOff), "" otherwise."""
+    pool: str = ""
+    """The label of the pool that it belongs to; "" on pods of scale targets."""
+    group: str = ""
+    """The label of its group, likewise."""
 
     @property
     def holds(self) -> bool:
@@ -69,6 +73,7 @@ def read(body: Mapping[str, Any]) -> Pod:
     annotations = metadata.get("annotations") or {}
     scheduled = conditions.get("PodScheduled", {})
     drain = annotations.get(DRAIN_SINCE)
+    marks = metadata.get("labels") or {}
     return Pod(
         name=str(metadata.get("name", "")),
         namespace=str(metadata.get("namespace", "")),
@@ -86,6 +91,8 @@ def read(body: Mapping[str, Any]) -> Pod:
         drain_since=seconds(drain) or None,
         deletion_cost=str(annotations.get(DELETION_COST, "")),
         problem=_problem(status),
+        pool=marks.get(labels.POOL, ""),
+        group=marks.get(labels.GROUP, ""),
     )
 
 
@@ -139,14 +146,6 @@ class GroupPods:
         return max(self.requested or 0, self.held)
 
 
-def group_of(bodies: Iterable[Mapping[str, Any]], group: str) -> tuple[Pod, ...]:
+def group_of(pods: Iterable[Pod], group: str) -> tuple[Pod, ...]:
     """The pods that carry the group's label, by name."""
-    found = [
-        read(body) for body in bodies if (body["metadata"].get("labels") or {}).get(labels.GROUP) == group
-    ]
-    return tuple(sorted(found, key=lambda pod: pod.name))
-
-
-def nodes_of(pods: Iterable[Pod], live: Collection[str]) -> frozenset[str]:
-    """Nodes with a live agent on which the pods run."""
-    return frozenset(pod.node for pod in pods if pod.active and pod.node in live)
+    return tuple(sorted((pod for pod in pods if pod.group == group), key=lambda pod: pod.name))

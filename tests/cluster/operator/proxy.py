@@ -108,6 +108,10 @@ class Proxy:
     async def _stop(self) -> None:
         await self._runner.cleanup()
         await self._session.close()
+        rest = asyncio.all_tasks() - {asyncio.current_task()}  # handlers of watches that were made silent
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         seen = Seen(request.method, request.path, "watch" in request.query, "dryRun" in request.query)

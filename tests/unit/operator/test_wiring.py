@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 
 from hawk_api.reasons import Reason
 from hawk_operator.reconcile.wiring import sides
+from hawk_operator.reduced import PoolEntry
 from hawk_operator.wiring import liveness
 from hawk_operator.wiring.links import judge
-from hawk_operator.wiring.peers import Sides, Wiring, agent_of, outdated, spec_of, wire
+from hawk_operator.wiring.peers import Sides, Wiring, agent_of, moved, outdated, spec_of, wire
 from hawk_operator.wiring.place import sides_of
+from hawk_operator.workloads.pods import read
+from hawk_operator.workqueue import pool_key
 
 from .build import agent, pool
 
@@ -162,21 +165,41 @@ def test_workers_are_found_by_pods_and_by_memory():
 
 def test_sides_of_the_cluster_skip_what_goes_and_what_is_unreadable():
     def body(name: str, **metadata):
-        spec = pool().spec.to_dict()
-        return {"metadata": {"name": name, "namespace": "ns", **metadata}, "spec": spec}
+        made = pool().to_dict()
+        return {**made, "metadata": {"name": name, "namespace": "ns", **metadata}}
 
     def worker(name: str, group: str, node: str):
         marks = {"hawkpool.dev/pool": name, "hawkpool.dev/group": group}
-        return {
-            "metadata": {"name": f"{name}-{group}-{node}", "namespace": "ns", "labels": marks},
-            "spec": {"nodeName": node},
-            "status": {"phase": "Running"},
-        }
+        return read(
+            {
+                "metadata": {"name": f"{name}-{group}-{node}", "namespace": "ns", "labels": marks},
+                "spec": {"nodeName": node},
+                "status": {"phase": "Running"},
+            }
+        )
 
     pools = [body("a"), body("b", deletionTimestamp="now"), {**body("c"), "spec": {"groups": "?"}}]
     pods = [worker("a", "p", "n1"), worker("a", "d", "n2"), worker("b", "p", "n3"), worker("c", "d", "n4")]
 
-    assert sides(pools, pods, {}) == [Sides(frozenset({"n1"}), frozenset({"n2"}))]
+    found = sides(map(PoolEntry, pools), pods, {})
+
+    assert found == {pool_key("ns", "a"): Sides(frozenset({"n1"}), frozenset({"n2"}))}
+
+
+@given(st.lists(SIDES, max_size=3), st.lists(SIDES, max_size=3), st.integers(1, 4))
+def test_only_agents_whose_peers_or_refusals_changed_have_moved(before, after, limit):
+    old, new = wire(before, AGENTS, limit), wire(after, AGENTS, limit)
+    touched = moved(old, new)
+
+    assert moved(new, new) == frozenset()
+    for name in NODES:
+        same = old.peers.get(name) == new.peers.get(name)
+        refused = [{pair: why for pair, why in w.refused.items() if name in pair} for w in (old, new)]
+        if name not in touched:
+            assert same
+            assert refused[0] == refused[1]
+        elif same:
+            assert refused[0] != refused[1]
 
 
 def test_agents_are_read_as_far_as_they_say_something():

@@ -63,6 +63,21 @@ class Metrics:
             "transport",
             "strategy",
         )
+        self.rail_failures = counter(
+            "rail_failures",
+            "Rails that failed in a transfer or couldn't be used, by port and reason.",
+            "rail",
+            "reason",
+        )
+        self.verbs_requests = counter(
+            "verbs_requests",
+            "Work requests when their transfer ends: posted, completed, failed (flushed ones included).",
+            "rail",
+            "state",
+        )
+        self.fences = counter(
+            "fences", "Rails of leases opened to a sender, by the fence that ends them.", "fence"
+        )
         self.hidden = histogram(
             "hidden_share",
             "Bytes that had arrived when the last layer was complete, over all bytes.",

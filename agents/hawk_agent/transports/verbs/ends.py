@@ -1,0 +1,227 @@
+"""The two ends of one transfer over verbs; what they promise stands in `transports.base`.
+
+Pushed, the sender writes and the receiver waits for immediates. Pulled, the receiver reads as soon as a chunk
+is announced, and the sender only keeps its memory open. Completion is never looked for in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from hawk_agent.errors import TransportError, TransportTimeoutError
+from hawk_agent.memory.registration import GATHERED, STAGING, Access
+from hawk_agent.transports.base import DestinationEnd, SourceEnd, Work
+from hawk_agent.transports.verbs import carrying, wire
+from hawk_agent.transports.verbs.immediate import Immediate
+from hawk_agent.transports.verbs.posting import Local, Remote
+from hawk_agent.transports.verbs.rails import Arrivals, shares
+from hawk_agent.transports.verbs.strategy import Way
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import ThreadPoolExecutor
+
+    from hawk_agent.memory.region import Region
+    from hawk_agent.protocol import peer_pb2
+    from hawk_agent.streaming.chunks import Chunk
+    from hawk_agent.streaming.translation import Translation
+    from hawk_agent.transports.verbs.completion import Arrival
+    from hawk_agent.transports.verbs.errors import CompletionError
+    from hawk_agent.transports.verbs.lane import Lane
+    from hawk_agent.transports.verbs.queue_pair import Timeouts
+    from hawk_agent.transports.verbs.rails import Share
+
+log = logging.getLogger(__name__)
+
+STALL_SECONDS: Final = 30.0
+SLOWEST_BYTES_PER_S: Final = 1 << 20
+"""A receiver can't see bytes on their way, so it waits this long before it takes a chunk for lost. A sender
+that fails, or dies, says so much earlier, by its completions or by its stream's end."""
+
+
+async def close_all(lanes: Sequence[Lane]) -> None:
+    """Close each; every one is tried. The first error is raised when all were."""
+    for lane in lanes:
+        lane.end()
+    ends = await asyncio.gather(*(lane.close() for lane in lanes), return_exceptions=True)
+    for error in ends:
+        if isinstance(error, BaseException):
+            raise error
+
+
+class Source(SourceEnd):
+    """The sender's end."""
+
+    def __init__(
+        self,
+        translation: Translation,
+        source: Region,
+        *,
+        lanes: list[Lane],
+        way: Way,
+        pool: ThreadPoolExecutor,
+        timeouts: Timeouts,
+    ) -> None:
+        self._translation = translation
+        self._source = source
+        self._lanes = lanes
+        self._way = way
+        self._work = Work(pool)
+        self._timeouts = timeouts
+        self._blocks = translation.source.table
+        self._to = translation.destination.table
+        self._heads = carrying.heads(translation)
+        self._carrier: carrying.Carrier | None = None
+        self._remote: dict[Lane, Remote] = {}
+        self._slot = self._generation = 0
+
+    async def connect(self, answer: peer_pb2.Answer) -> None:
+        """Connect as many lanes as the receiver has; the rest are closed."""
+        told = answer.verbs
+        rails = list(told.rails)
+        if not 0 < len(rails) <= len(self._lanes):
+            raise TransportError(
+                f"the receiver answers with {len(rails)} rails, 1 to {len(self._lanes)} were offered"
+            )
+        self._slot, self._generation = told.slot, told.generation
+        access = Access.REMOTE_READ if self._way.pulled else Access.NONE
+        nbytes = self._translation.destination.layout.nbytes
+        for lane, rail in zip(self._lanes, rails, strict=False):
+            lane.connect(wire.endpoint(rail), access, self._timeouts)
+            self._remote[lane] = Remote(nbytes, wire.extents(rail), self._to)
+        spare, self._lanes = self._lanes[len(rails) :], self._lanes[: len(rails)]
+        await close_all(spare)
+        self._carrier = carrying.Carrier(self._lanes)
+
+    async def send(self, chunk: Chunk) -> None:
+        """Write it, unless the receiver reads."""
+        assert self._carrier is not None, "send before connect"
+        if not self._way.pulled:
+            await self._carrier.carry(chunk, self._heads, self._post)
+
+    async def _post(self, share: Share, lane: Lane) -> None:
+        nest = carrying.nest_of(self._translation, share)
+        immediate = Immediate(self._slot, self._generation, share.chunk, share.index).pack()
+        remote = self._remote[lane]
+        if self._way is Way.TILE_FIRST:
+            source = (self._source, self._blocks)
+            await carrying.write_translated(lane, nest, source, remote, work=self._work, immediate=immediate)
+            return
+        keys = lane.port.registered(self._source, GATHERED).local_keys
+        local = Local(self._source.nbytes, keys, self._blocks)
+        await carrying.write(lane, nest, local, remote, immediate)
+
+    async def close(self) -> None:
+        """Flush what is under way; afterwards no card reads the source for this transfer."""
+        self._work.cancel()
+        await close_all(self._lanes)
+        await self._work.drained()
+
+
+class Destination(DestinationEnd):
+    """The receiver's end. `lanes` are added by who opens it, in the order of the offer's rails."""
+
+    def __init__(
+        self,
+        translation: Translation,
+        destination: Region,
+        *,
+        way: Way,
+        pool: ThreadPoolExecutor,
+        number: tuple[int, int],
+        ended: Callable[[], None],
+    ) -> None:
+        self._translation = translation
+        self._destination = destination
+        self._way = way
+        self._work = Work(pool)
+        self._slot, self._generation = number
+        self._ended = ended
+        self._from = translation.source.table
+        self._blocks = translation.destination.table
+        self._heads = carrying.heads(translation)
+        self._arrivals = Arrivals()
+        self._news = asyncio.Event()
+        self._broken: dict[Lane, CompletionError] = {}
+        self._stopped = False
+        self._carrier: carrying.Carrier | None = None
+        self._remote: dict[Lane, Remote] = {}
+        self.lanes: list[Lane] = []
+        self.strays = 0
+        """Immediates that belong to no share of this transfer."""
+
+    def opened(self, rails: Sequence[peer_pb2.Rail]) -> None:
+        """Every lane is connected, to these rails of the offer."""
+        self._carrier = carrying.Carrier(self.lanes)
+        nbytes = self._translation.source.layout.nbytes
+        for lane, rail in zip(self.lanes, rails, strict=True):
+            self._remote[lane] = Remote(nbytes, wire.extents(rail), self._from)
+
+    def arrived(self, arrival: Arrival) -> None:
+        """An immediate came in."""
+        found = Immediate.unpack(arrival.immediate)
+        if (found.slot, found.generation) != (self._slot, self._generation):
+            self.strays += 1
+            log.warning("verbs: an immediate of another transfer (%s) on %s", found, arrival.queue)
+            return
+        self._arrivals.add(found.chunk, found.share)
+        self._news.set()
+
+    def broken(self, lane: Lane, error: CompletionError) -> None:
+        """A lane failed."""
+        self._broken[lane] = error
+        self._news.set()
+
+    async def receive(self, chunk: Chunk) -> int:
+        """Wait for a pushed chunk, read a pulled one; then clear its padding."""
+        if self._way.pulled:
+            assert self._carrier is not None, "receive before opened"
+            await self._carrier.carry(chunk, self._heads, self._read)
+        else:
+            await self._all_in(chunk)
+        await self._work.run(lambda: self._translation.pad(chunk, self._destination.memory))
+        return self._translation.nbytes_of(chunk)
+
+    async def _read(self, share: Share, lane: Lane) -> None:
+        nest = carrying.nest_of(self._translation, share)
+        remote = self._remote[lane]
+        if self._way is Way.TILE_LAST:
+            destination = (self._destination, self._blocks)
+            await carrying.read_translated(lane, nest, destination, remote, self._work)
+            return
+        keys = lane.port.registered(self._destination, STAGING).local_keys
+        local = Local(self._destination.nbytes, keys, self._blocks)
+        await carrying.read(lane, nest, local, remote)
+
+    async def _all_in(self, chunk: Chunk) -> None:
+        wanted = len(shares(chunk, self._heads, len(self.lanes)))
+        patience = STALL_SECONDS + self._translation.nbytes_of(chunk) / SLOWEST_BYTES_PER_S
+        try:
+            async with asyncio.timeout(patience):
+                while not self._arrivals.complete(chunk.index, wanted):
+                    self._check()
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError as error:
+            raise TransportTimeoutError(
+                f"chunk {chunk.index} wasn't in after {patience:.0f} s; no rail reports an error"
+            ) from error
+
+    def _check(self) -> None:
+        if self._stopped:
+            raise TransportError("the transfer was stopped")
+        if len(self._broken) == len(self.lanes):
+            last = next(reversed(self._broken.values()))
+            raise type(last)(f"every rail has failed; the last one: {last}", status=last.status)
+
+    async def stop(self) -> None:
+        """End the sender's access for real, then everything else of this end."""
+        self._stopped = True
+        self._news.set()
+        self._work.cancel()
+        await asyncio.gather(*(lane.revoke() for lane in self.lanes), return_exceptions=True)
+        await close_all(self.lanes)
+        await self._work.drained()
+        self._ended()

@@ -1,0 +1,85 @@
+"""What a card takes for bytes, requests and pieces, measured on the card itself at start.
+
+Two queue pairs of one port, connected to each other, carry three small transfers: one long run, many short
+requests, and full lists of short pieces. The first gives bytes a second, the other two the price of a request
+and of a piece. A network between two cards may be slower than a card to itself: then predictions of bytes are
+too good, and the metric of predicted over measured shows by how much.
+"""
+
+from __future__ import annotations
+
+import mmap
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from hawk_agent.layouts import Layout, compile_nest
+from hawk_agent.memory.registration import DESTINATION, register
+from hawk_agent.transports.verbs.completion import CompletionQueue, finish
+from hawk_agent.transports.verbs.posting import Local, Posting, Remote
+from hawk_agent.transports.verbs.queue_pair import QueuePair
+
+if TYPE_CHECKING:
+    from hawk_agent.layouts import Nest
+    from hawk_agent.plans import Costs
+    from hawk_agent.transports.verbs.device import Device
+
+BULK: Final = 1 << 20
+PIECE: Final = 32
+REQUESTS: Final = 128
+LISTS: Final = 64
+ROUNDS: Final = 2
+_DEPTH: Final = 256
+_LEAST: Final = 1e-10
+"""Seconds: no price is nothing, or a plan of any number of requests would look free."""
+
+
+def calibrate(device: Device, costs: Costs) -> Costs:
+    """These costs with the device's prices for bytes, requests and pieces; some milliseconds on a card."""
+    lists = min(device.limits.max_sge, 32)
+    with mmap.mmap(-1, 2 * BULK) as memory:
+        registered = register(device, memory, len(memory), DESTINATION)
+        completions = CompletionQueue(device, 2 * (_DEPTH + 1))
+        ends: list[QueuePair] = []
+        try:
+            ends += (QueuePair(device, _DEPTH, lists, completions, receives=1) for _ in range(2))
+            one, other = ends
+            one.connect(other.info, 0)
+            other.connect(one.info, DESTINATION)
+
+            def seconds(nest: Nest) -> float:
+                local = Local(BULK, registered.local_keys)
+                keys = tuple(replace(key, offset=0, nbytes=BULK, address=key.address + BULK)
+                             for key in registered.remote_keys)  # fmt: skip
+                return min(_timed(Posting(one, nest, local, Remote(BULK, keys))) for _ in range(ROUNDS))
+
+            bulk = seconds(_runs(1, BULK, gap=0, landing=0))
+            request = seconds(_runs(REQUESTS, PIECE, gap=PIECE, landing=PIECE)) / REQUESTS
+            piece = seconds(_runs(LISTS * lists, PIECE, gap=PIECE, landing=0)) / (LISTS * lists)
+        finally:
+            for end in ends:
+                end.close()
+            completions.close()
+            registered.close()
+    sge = max((piece - request / lists) / (1 - 1 / lists) if lists > 1 else 0.0, _LEAST)
+    return replace(
+        costs,
+        link_bytes_per_s=BULK / bulk,
+        sge_seconds=sge,
+        request_seconds=max(request - sge, _LEAST),
+    )
+
+
+def _runs(count: int, nbytes: int, *, gap: int, landing: int) -> Nest:
+    """So many runs, with gaps between them at the source and at the destination."""
+    sizes = {"s": count, "d": nbytes}
+    source, destination = (
+        Layout.parse("s d", sizes, "int8", strides={"s": nbytes + skip}) for skip in (gap, landing)
+    )
+    return compile_nest(source, destination)
+
+
+def _timed(posting: Posting) -> float:
+    began = time.perf_counter()
+    finish(posting)
+    return time.perf_counter() - began

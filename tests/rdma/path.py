@@ -1,0 +1,138 @@
+"""Two ends of the verbs data path in one process: the transports themselves, without agents around them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import mmap
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hawk_agent.memory.region import Region
+from hawk_agent.service.metrics import Metrics
+from hawk_agent.streaming import chunks as chunking
+from hawk_agent.streaming.translation import Selection, Translation
+from hawk_agent.transports.verbs.transport import Verbs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+    from hawk_agent.layouts import Layout
+    from hawk_agent.streaming.chunks import Chunk
+    from hawk_agent.transports.verbs.ends import Destination, Source
+
+SENTINEL = 0xEE
+
+
+@contextlib.contextmanager
+def region(layout: Layout, *, spare: int = 0, seed: int | None = None) -> Iterator[Region]:
+    """A region with `spare` bytes behind its layout: random ones with a seed, else sentinels."""
+    descriptor = os.memfd_create("region", os.MFD_CLOEXEC)
+    os.ftruncate(descriptor, layout.nbytes + spare)
+    memory = mmap.mmap(descriptor, layout.nbytes + spare)
+    memory[:] = bytes([SENTINEL]) * len(memory)
+    if seed is not None:
+        memory[:] = np.random.default_rng(seed).integers(0, 256, len(memory), np.uint8).tobytes()
+    made = Region("kv", "pool", "group", "worker", layout, memory, descriptor, identity="1")
+    try:
+        yield made
+    finally:
+        made.retire()
+
+
+@dataclass
+class Pair:
+    """A sending and a receiving transport with their metrics."""
+
+    sender: Verbs
+    receiver: Verbs
+    metrics: tuple[Metrics, Metrics]
+
+    async def open(
+        self, translation: Translation, source: Region, destination: Region
+    ) -> tuple[Source, Destination]:
+        """Both ends of one transfer, connected."""
+        offer, sending = self.sender.offer(translation, source)
+        try:
+            answer, receiving = await self.receiver.accept(offer, translation, destination, "peer/1")
+        except BaseException:
+            await sending.close()
+            raise
+        try:
+            await sending.connect(answer)
+        except BaseException:
+            await receiving.stop()
+            await sending.close()
+            raise
+        return sending, receiving  # type: ignore[return-value]
+
+    async def move(
+        self, translation: Translation, source: Region, destination: Region, chunk_layers: int = 0
+    ) -> tuple[Source, Destination]:
+        """One whole transfer, ended at both ends."""
+        sending, receiving = await self.open(translation, source, destination)
+        try:
+            for chunk in chunking.plan(translation.layers, chunk_layers):
+                await both(sending, receiving, chunk)
+        finally:
+            await receiving.stop()
+            await sending.close()
+        return sending, receiving
+
+
+async def both(sending: Source, receiving: Destination, chunk: Chunk) -> int:
+    """Send and receive a chunk; the first error of either ends both."""
+    async with asyncio.timeout(60):
+        tasks = [asyncio.create_task(receiving.receive(chunk)), asyncio.create_task(sending.send(chunk))]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+            return tasks[0].result()  # type: ignore[return-value]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def pair(sending: Sequence[str], receiving: Sequence[str], **options: Any) -> AsyncIterator[Pair]:
+    """Transports over these devices, in this order."""
+    metrics = (Metrics(), Metrics())
+    async with contextlib.AsyncExitStack() as stack:
+        made = []
+        for devices, counts in zip((sending, receiving), metrics, strict=True):
+            pools = [stack.enter_context(ThreadPoolExecutor(2)) for _ in range(2)]
+            verbs = Verbs(pools[0], pools[1], counts, devices=devices, **options)
+            await verbs.start()
+            stack.push_async_callback(verbs.close)
+            made.append(verbs)
+        yield Pair(made[0], made[1], metrics)
+
+
+def translation(
+    source: Layout,
+    destination: Layout,
+    source_blocks: Sequence[int] = (),
+    destination_blocks: Sequence[int] = (),
+) -> Translation:
+    """The translation of whole layouts."""
+    return Translation(
+        Selection(source, tuple(source_blocks)), Selection(destination, tuple(destination_blocks))
+    )
+
+
+def expected(moved: Translation, source: Region, nbytes: int) -> bytes:
+    """What the destination must hold afterwards, sentinels included, by the copy engine."""
+    out = bytearray([SENTINEL]) * nbytes
+    moved.nest.run(
+        bytes(source.memory),
+        out,
+        source_blocks=moved.source.table,
+        destination_blocks=moved.destination.table,
+    )
+    return bytes(out)

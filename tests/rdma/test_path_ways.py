@@ -1,0 +1,32 @@
+"""Every way over verbs puts the right bytes where they belong, and not one elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hawk_agent.layouts import Layout
+from hawk_agent.transports.verbs.fence import Kind
+from hawk_agent.transports.verbs.strategy import Way
+
+from . import path
+
+if TYPE_CHECKING:
+    from .conftest import Port
+
+GEOMETRY = {"l": 4, "c": 2, "h": 2, "s": 37, "d": 32}
+ROWS = Layout.parse("l c h s d", GEOMETRY)
+TILES = Layout.parse("l c h s1 d1 s0 d0", GEOMETRY | {"s0": 16, "d0": 16})
+
+
+@pytest.mark.parametrize("fence", list(Kind))
+@pytest.mark.parametrize("way", [way for way in Way if way is not Way.CONTIGUOUS])
+async def test_each_way_translates(rxa: Port, rxb: Port, way: Way, fence: Kind) -> None:
+    moved = path.translation(ROWS, TILES)
+    with path.region(ROWS, seed=1) as source, path.region(TILES, spare=4096) as destination:
+        async with path.pair([rxa.device], [rxb.device], strategy=way, fence=fence) as pair:
+            _, receiving = await pair.move(moved, source, destination, chunk_layers=2)
+
+            assert bytes(destination.memory) == path.expected(moved, source, destination.nbytes)
+            assert receiving.strays == 0

@@ -94,7 +94,11 @@ class Outgoing:
             offer=peer_pb2.Offer(transport=transport.name),
         )
         if job.translation is not None:
-            offer, self._end = transport.offer(job.translation, job.region)
+            try:
+                offer, self._end = transport.offer(job.translation, job.region)
+            except BaseException:
+                job.region.release()
+                raise
             self._begin.offer.CopyFrom(offer)
             self._begin.layout.CopyFrom(to_wire(job.translation.source.layout))
             self._begin.blocks.extend(job.translation.source.blocks)
@@ -274,6 +278,8 @@ class Outgoing:
                     self._talk.say(ready=peer_pb2.Ready(index=chunk.index))
                     await self._end.send(chunk)
         except Exception as error:  # noqa: BLE001 -- whatever it is, it ends the transfer
+            if self._progress.complete:  # every chunk is in and sealed: no late word of the path changes that
+                return
             self.abort(outcome_of(error), str(error) or type(error).__name__)
 
     async def _digest(self, chunk: chunking.Chunk) -> int:

@@ -1,4 +1,4 @@
-"""The fake libibverbs from Python: built once, its knobs as attributes, and a connected pair of ends."""
+"""The fake libibverbs from Python: built once, its knobs as attributes."""
 
 from __future__ import annotations
 
@@ -7,21 +7,15 @@ import os
 import shutil
 import subprocess
 import sysconfig
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import hawk_agent.transports.verbs
-from hawk_agent.memory import registration
-from hawk_agent.memory.registration import Access
 from hawk_agent.transports.verbs import device
-from hawk_agent.transports.verbs.completion import CompletionQueue
-from hawk_agent.transports.verbs.queue_pair import QueuePair
 
 PACKAGE = Path(hawk_agent.transports.verbs.__file__).parent
 FAKE = Path(__file__).parent / "fake_ibverbs.c"
-BOTH = Access.REMOTE_WRITE | Access.REMOTE_READ
 i64, u64 = ctypes.c_int64, ctypes.c_uint64
 
 
@@ -89,47 +83,3 @@ class Fake:
 
     def infos(self) -> list[device.DeviceInfo]:
         return device.discover(self.path)
-
-
-@dataclass
-class End:
-    """One end: a device, a completion queue, a queue pair."""
-
-    device: device.Device
-    completions: CompletionQueue
-    queue: QueuePair
-
-    def register(self, memory, access=registration.DESTINATION) -> registration.Registered:
-        return registration.register(self.device, memory, memory.nbytes, access)
-
-
-@dataclass
-class Pair:
-    """Two ends, connected."""
-
-    a: End
-    b: End
-
-    def connect(self) -> None:
-        infos = self.a.queue.info, self.b.queue.info
-        self.a.queue.connect(infos[1], BOTH)
-        self.b.queue.connect(infos[0], BOTH)
-
-    def close(self) -> None:
-        for end in (self.a, self.b):
-            end.queue.close()
-            end.completions.close()
-            end.device.close()
-
-
-def end(info: device.DeviceInfo, depth: int, max_sge: int, receives: int = 16, entries: int = 0) -> End:
-    opened = device.open(info)
-    completions = CompletionQueue(opened, entries or depth + receives)
-    return End(opened, completions, QueuePair(opened, depth, max_sge, completions, receives=receives))
-
-
-def pair(fake: Fake, *, depth: int = 64, max_sge: int = 32, receives: int = 16) -> Pair:
-    first, second = fake.infos()
-    made = Pair(end(first, depth, max_sge, receives), end(second, depth, max_sge, receives))
-    made.connect()
-    return made

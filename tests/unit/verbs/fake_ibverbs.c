@@ -496,10 +496,13 @@ static IbvMr *new_mr(IbvPd *pd, uint64_t address, size_t bytes, uint32_t access)
     errno = error ? error : bytes > fake.max_mr ? ENOMEM : access & writable && !(access & IBV_ACCESS_LOCAL) ? EINVAL : 0;
     if (errno)
         return NULL;
+    if (!open_key(address, bytes, access, NULL, next_key)) {
+        errno = ENOMEM;
+        return NULL;
+    }
     IbvMr *mr = calloc(1, sizeof *mr);
     *mr = (IbvMr){pd->context, pd, (void *)(uintptr_t)address, bytes, 0, next_key, next_key};
     next_key += 0x100;
-    open_key(address, bytes, access, NULL, mr->lkey);
     fake_seen.registered += (int64_t)bytes;
     fake_seen.open++;
     return mr;

@@ -7,22 +7,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hawk_agent.layouts import compile_nest
-from hawk_agent.memory import registration
-from hawk_agent.transports.verbs.completion import finish
-from hawk_agent.transports.verbs.posting import Local, Posting, Remote
 from tests.unit.layouts.oracle import translate
 from tests.unit.layouts.strategies import DTYPES, layout, pairs
 
-from .fake import Fake, pair
+from .ends import Pair, transfer
+from .fake import Fake
 
 GUARD = 64
-ACCESS = {
-    "write": (registration.GATHERED, registration.DESTINATION),
-    "read": (registration.STAGING, registration.PULLED),
-}
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=50)
 @given(
     sides=pairs(),
     dtype=st.sampled_from(sorted(DTYPES)),
@@ -31,13 +25,13 @@ ACCESS = {
     max_sge=st.integers(1, 32),
     depth=st.integers(1, 20),
     message=st.sampled_from([1, 3, 32, 100, 4096, 8 << 20]),
-    max_mr=st.sampled_from([7, 64, 1000, 1 << 30]),
+    parts=st.sampled_from([1, 2, 7, 60]),
 )
 def test_any_layout_becomes_any_other_within_every_limit(
-    fake: Fake, sides, dtype, seed, direction, max_sge, depth, message, max_mr
+    fake: Fake, sides, dtype, seed, direction, max_sge, depth, message, parts
 ):
     fake.reset()
-    fake.knobs.max_message, fake.knobs.max_mr, fake.knobs.max_sge = message, max_mr, max_sge
+    fake.knobs.max_message, fake.knobs.max_sge = message, max_sge
     source, destination = sides
     kind = DTYPES[dtype]
     rng = np.random.default_rng(seed)
@@ -48,15 +42,10 @@ def test_any_layout_becomes_any_other_within_every_limit(
     inside = expected[GUARD : GUARD + destination.elements()]
     inside[:] = translate(source, destination, data, inside)
     target = memory[GUARD : GUARD + max(1, destination.elements())]
-    ends = pair(fake, depth=depth, max_sge=max_sge)
-    ours, theirs = (data, target) if direction == "write" else (target, data)
-    near = ends.a.register(ours, ACCESS[direction][0])
-    far = ends.b.register(theirs, ACCESS[direction][1])
-    blocks = (source.table, destination.table) if direction == "write" else (destination.table, source.table)
-    local = Local(near.nbytes, near.local_keys, blocks[0])
-    remote = Remote(far.nbytes, far.remote_keys, blocks[1])
-    posting = Posting(ends.a.queue, nest, local, remote, direction=direction)
-    finish(posting, seconds=30)
+    fake.knobs.max_mr = max(1, min(data.nbytes, target.nbytes) // parts)
+    ends = Pair.make(fake.infos(), depth=depth, max_sge=max_sge)
+    blocks = (source.table, destination.table)
+    posting = transfer(ends, nest, data, target, blocks=blocks, direction=direction)
     nest.zero_padding(memory[GUARD : GUARD + destination.elements()], destination_blocks=destination.table)
 
     assert np.array_equal(memory, expected)
@@ -67,6 +56,4 @@ def test_any_layout_becomes_any_other_within_every_limit(
     assert fake.seen.most_outstanding <= depth
     assert fake.seen.most_pieces <= max_sge
     assert fake.seen.most_bytes <= message
-    near.close()
-    far.close()
     ends.close()

@@ -1,0 +1,127 @@
+"""Two ends of a connected queue pair, over whatever libibverbs the devices come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hawk_agent.memory import registration
+from hawk_agent.memory.registration import Access
+from hawk_agent.transports.verbs import device
+from hawk_agent.transports.verbs.completion import CompletionQueue, finish
+from hawk_agent.transports.verbs.posting import Local, Posting, Remote
+from hawk_agent.transports.verbs.queue_pair import QueuePair, Timeouts
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hawk_agent.layouts import Nest
+
+BOTH = Access.REMOTE_WRITE | Access.REMOTE_READ
+
+
+@dataclass
+class End:
+    """One end: a device, a completion queue, a queue pair."""
+
+    device: device.Device
+    completions: CompletionQueue
+    queue: QueuePair
+
+    @classmethod
+    def make(cls, info: device.DeviceInfo, depth: int = 64, max_sge: int = 32, receives: int = 16) -> End:
+        opened = device.open(info)
+        completions = CompletionQueue(opened, depth + receives)
+        return cls(opened, completions, QueuePair(opened, depth, max_sge, completions, receives=receives))
+
+    def register(
+        self, memory: np.ndarray, access: Access = registration.DESTINATION
+    ) -> registration.Registered:
+        return registration.register(self.device, memory, memory.nbytes, access)
+
+    def close(self) -> None:
+        self.queue.close()
+        self.completions.close()
+        self.device.close()
+
+
+@dataclass
+class Pair:
+    """Two ends; `a` posts to `b` in most tests."""
+
+    a: End
+    b: End
+    timeouts: Timeouts
+
+    @classmethod
+    def make(
+        cls,
+        infos: list[device.DeviceInfo],
+        *,
+        depth: int = 64,
+        max_sge: int = 32,
+        receives: int = 16,
+        timeouts: Timeouts | None = None,
+    ) -> Pair:
+        ends = [End.make(info, depth, max_sge, receives) for info in (infos[0], infos[-1])]
+        made = cls(*ends, timeouts or Timeouts())
+        made.connect()
+        return made
+
+    def connect(self) -> None:
+        infos = self.a.queue.info, self.b.queue.info
+        self.a.queue.connect(infos[1], BOTH, self.timeouts)
+        self.b.queue.connect(infos[0], BOTH, self.timeouts)
+
+    def recover(self) -> None:
+        """Both back from an error, as after a failure of either."""
+        for end in (self.a, self.b):
+            end.queue.to_error()
+        for end in (self.a, self.b):
+            drain(end)
+            end.queue.reset()
+        self.connect()
+
+    def close(self) -> None:
+        self.a.close()
+        self.b.close()
+
+
+def drain(end: End, looks: int = 200) -> None:
+    """Poll until nothing is under way."""
+    for _ in range(looks):
+        end.completions.poll()
+        if not end.queue.outstanding:
+            return
+        end.completions.wait(0.05)
+
+
+ACCESS = {
+    "write": (registration.GATHERED, registration.DESTINATION),
+    "read": (registration.STAGING, registration.PULLED),
+}
+
+
+def transfer(
+    pair: Pair,
+    nest: Nest,
+    source: np.ndarray,
+    destination: np.ndarray,
+    *,
+    blocks: tuple[object, object] = (None, None),
+    direction: str = "write",
+    immediate: int | None = None,
+    seconds: float = 60,
+) -> Posting:
+    """Move a nest from one side's memory to the other's through a pair, registrations included."""
+    ours, theirs = (source, destination) if direction == "write" else (destination, source)
+    near, far = blocks if direction == "write" else blocks[::-1]
+    with (
+        pair.a.register(ours, ACCESS[direction][0]) as here,
+        pair.b.register(theirs, ACCESS[direction][1]) as there,
+    ):
+        local = Local(here.nbytes, here.local_keys, near)
+        remote = Remote(there.nbytes, there.remote_keys, far)
+        posting = Posting(pair.a.queue, nest, local, remote, direction=direction, immediate=immediate)
+        finish(posting, seconds=seconds)
+    return posting

@@ -10,16 +10,13 @@ from rich.console import Group, RenderableType
 from hawk_api.models import preset
 from hawk_operator.cli.output import Output, OutputOption, emit, fail, rows
 from hawk_operator.cli.subject import Subject, assumed, changed, from_cluster, from_file
-from hawk_operator.payoff import page as pages
 from hawk_operator.payoff.assumptions import Given
 from hawk_operator.payoff.checks import InputError, share
-from hawk_operator.payoff.draw import write
 from hawk_operator.payoff.plan import Answer
 from hawk_operator.payoff.plan import answer as plan_answer
-from hawk_operator.payoff.plan_pictures import plan_chart
 from hawk_operator.payoff.question import ask
 from hawk_operator.payoff.recommend import Recommendation, recommend
-from hawk_operator.payoff.results import plan_data
+from hawk_operator.payoff.results import figure, plan_data
 from hawk_operator.payoff.scenario import Drafter
 from hawk_operator.payoff.turning import turning_points
 from hawk_operator.payoff.work import ModelWork
@@ -143,11 +140,16 @@ def _drafter(subject: Subject, model: str | None, acceptance: float | None) -> D
 
 
 def _plot(path: Path, chart: str, name: str, answer: Answer, data: dict[str, Any]) -> None:
+    # Drawing takes longer to load than a plan takes to make.
+    from hawk_operator.payoff.draw import write  # noqa: PLC0415
+    from hawk_operator.payoff.page import page  # noqa: PLC0415
+    from hawk_operator.payoff.plan_pictures import plan_chart  # noqa: PLC0415
+
     if path.suffix.lower() != ".html":
         write(plan_chart(chart, answer), path)
         return
     try:
-        path.write_text(pages.page(name, answer, data), encoding="utf-8")
+        path.write_text(page(name, answer, data), encoding="utf-8")
     except OSError as error:
         raise InputError("--plot", f"{path} can't be written ({error})", "give a path that can be") from error
 
@@ -203,10 +205,10 @@ def _candidates(found: list[dict[str, Any]]) -> RenderableType:
         (
             one["title"],
             ", ".join(f"{p['replicas']} x {p['devices_per_replica']} {p['role']}" for p in one["pools"]),
-            pages.figure(one["ttft_ms"], 0),
-            pages.figure(one["itl_ms"]),
+            figure(one["ttft_ms"], 0),
+            figure(one["itl_ms"]),
             _ranged(one),
-            pages.figure(one["joules_per_token"], 2),
+            figure(one["joules_per_token"], 2),
             one["problem"] or one["bottleneck"],
         )
         for one in found

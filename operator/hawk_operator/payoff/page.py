@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .checks import InputError
 from .draw import as_svg
 from .plan_pictures import CHARTS
+from .results import figure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,13 +87,6 @@ def _table(head: Iterable[tuple[str, bool]], rows: Iterable[tuple[str, Iterable[
         for style, cells in rows
     )
     return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
-
-
-def figure(value: float | None, digits: int = 1) -> str:
-    """Return a number for people, empty when there is none."""
-    if value is None:
-        return ""
-    return f"{value:,.{digits}f}"
 
 
 def _candidates(found: list[dict[str, Any]]) -> str:

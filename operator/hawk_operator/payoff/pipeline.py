@@ -43,10 +43,19 @@ class Timeline:
     """Time that the link is busy with this request."""
     exposed_seconds: float
     """From the end of computing to the last byte."""
-    resident_share: float
-    """Bytes of whole chunks there when prefill ends, over all bytes."""
-    sent_share: float
-    """Bytes there when prefill ends, parts of chunks included, over all bytes."""
+    nbytes: float
+    """State of all layers."""
+
+    @property
+    def resident_share(self) -> float:
+        """Bytes of whole chunks there when prefill ends, over all bytes."""
+        end = self.compute_seconds * (1 + ROUNDING)
+        return sum(chunk.nbytes for chunk in self.chunks if chunk.transfer_end <= end) / self.nbytes
+
+    @property
+    def sent_share(self) -> float:
+        """Bytes there when prefill ends, parts of chunks included, over all bytes."""
+        return sum(_part(chunk, self.compute_seconds) for chunk in self.chunks) / self.nbytes
 
     @property
     def hidden(self) -> float:
@@ -93,16 +102,12 @@ def chunk_timeline(
         chunks.append(Chunk(first, count, nbytes, computed, ready, start, sent))
         computed = ready
     total = checks.positive("state bytes", sum(chunk.nbytes for chunk in chunks))
-    end = computed * (1 + ROUNDING)
-    arrived = sum(chunk.nbytes for chunk in chunks if chunk.transfer_end <= end)
-    under_way = sum(_part(chunk, computed) for chunk in chunks)
     return Timeline(
         chunks=tuple(chunks),
         compute_seconds=computed,
         transfer_seconds=total / rate + overhead_seconds_per_chunk * len(chunks),
         exposed_seconds=sent - computed,
-        resident_share=arrived / total,
-        sent_share=under_way / total,
+        nbytes=total,
     )
 
 

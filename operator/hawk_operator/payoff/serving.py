@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from .scenario import Efficiency, Replica
     from .work import DecodeStep, ModelWork
 
+MOST_CHORDS = 60
+BALANCED = 1e-9
+"""Relative difference at which a batch counts as found."""
+
 __all__ = ["Decoding", "Limit", "Mixed", "decode_steadily", "fits", "mix_steadily", "most_sequences"]
 
 
@@ -86,22 +90,40 @@ def decode_steadily(
         return Decoding(0, inf, bound)
     if tokens_per_second * seconds(room) >= room:
         return Decoding(room, inf, Limit.ITL if target and seconds(room) > target[1] else bound)
-    low, high = 0.0, room
-    for _ in range(30):
-        middle = (low + high) / 2
-        if tokens_per_second * seconds(middle) >= middle:
-            low = middle
-        else:
-            high = middle
+    batch = _balance(seconds, tokens_per_second, room)
     percentile = target[0] if target else 0.5
-    crowd = max(1.0, _spread(high, percentile))
+    crowd = max(1.0, _spread(batch, percentile))
     itl = seconds(min(crowd, room))
     limit = Limit.NONE
     if target and itl > target[1]:
         limit = Limit.ITL
     elif crowd > room:
         limit = bound
-    return Decoding(high, itl, limit, seconds(high))
+    return Decoding(batch, itl, limit, seconds(batch))
+
+
+def _balance(seconds: Callable[[float], float], rate: float, room: float) -> float:
+    """Return the batch whose steps emit `rate` tokens a second; at `room` they emit more.
+
+    A step's time is nearly linear in the batch, so the chord (with the Illinois rule, which keeps one end
+    from sticking) meets the line in a few steps where halving would take thirty.
+    """
+    low, below = 0.0, -rate * seconds(0.0)
+    high, above = room, room - rate * seconds(room)
+    last = 0.0
+    for _ in range(MOST_CHORDS):
+        middle = (low * above - high * below) / (above - below)
+        value = middle - rate * seconds(middle)
+        if abs(value) <= BALANCED * middle:
+            return middle
+        if value < 0:
+            low, below = middle, value
+            above /= 2 if last < 0 else 1
+        else:
+            high, above = middle, value
+            below /= 2 if last > 0 else 1
+        last = value
+    return high
 
 
 @dataclass(frozen=True)

@@ -86,15 +86,19 @@ def turning_points(scenario: Scenario) -> list[Turn]:
     except checks.MissingInputError:
         return []
 
-    def pays(trial: Scenario, whole: Candidate | None) -> bool:
-        return judge([split(trial), *([whole] if whole else [])]).verdict is Verdict.PAYS
+    def pays(trial: Scenario, whole: Callable[[], Candidate | None]) -> bool:
+        apart = split(trial)
+        if apart.standing is not Standing.MEETS:
+            return False
+        other = whole()
+        return judge([apart, *([other] if other else [])]).verdict is Verdict.PAYS
 
     def against_new(trial: Scenario) -> bool:
         fixed = replace(trial, most_devices_per_replica=1)
-        return pays(trial, colocated(fixed, part) if part else None)
+        return pays(trial, lambda: colocated(fixed, part) if part else None)
 
     def link(value: float) -> bool:
-        return pays(scenario.at(bytes_per_second=value), now)
+        return pays(scenario.at(bytes_per_second=value), lambda: now)
 
     def prompt(value: float) -> bool:
         return against_new(scenario.at(prompt_tokens=int(value)))
@@ -103,7 +107,7 @@ def turning_points(scenario: Scenario) -> list[Turn]:
         return against_new(scenario.at(output_tokens=int(value)))
 
     def price(value: float) -> bool:
-        return pays(replace(scenario, decode=_priced(scenario.decode, value)), now)
+        return pays(replace(scenario, decode=_priced(scenario.decode, value)), lambda: now)
 
     workload, rate = scenario.workload, scenario.link.bytes_per_second
     lengths = float(workload.prompt_tokens), float(workload.output_tokens)

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+NEVER = 1e-16
+"""Probability from which on nobody waits: with a thousand servers for a small load there is no need to go on."""
+
+
 def erlang_c(servers: int, load: float) -> float:
     """Probability that an arrival waits in M/M/m at `load` erlangs; 1 when the load is too much."""
     if load <= 0:
@@ -23,6 +27,8 @@ def erlang_c(servers: int, load: float) -> float:
     blocked = 1.0
     for k in range(1, servers + 1):
         blocked = load * blocked / (k + load * blocked)
+        if blocked < NEVER:
+            return 0.0
     use = load / servers
     return blocked / (1.0 - use * (1.0 - blocked))
 

@@ -8,8 +8,8 @@ import pytest
 
 from hawk_api.models import Geometry, preset
 from hawk_api.reasons import Reason
-from hawk_operator.payoff import PaysOff, condition, given_by
 from hawk_operator.payoff.assumptions import Given
+from hawk_operator.payoff.verdict import PaysOff, condition, given_by
 from hawk_operator.traffic.distribution import of
 from hawk_operator.traffic.signals import missing, value
 from hawk_operator.traffic.window import SideTraffic, Window

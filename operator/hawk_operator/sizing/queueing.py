@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 NEVER = 1e-16
-"""Probability from which on nobody waits: with a thousand servers for a small load there is no need to go on."""
+"""Probability below which nobody waits: a thousand servers for a small load need no more steps."""
 
 
 def erlang_c(servers: int, load: float) -> float:

@@ -263,3 +263,8 @@ class Reason(StrEnum):
         "A drain ended by spec.drain.timeout with work left.",
         "Raise the time-out.",
     )
+    OTHER_WORKER_WENT = (
+        "OtherWorkerWent",
+        "The controller removed another worker than the drained one.",
+        "Use a template, or a target that heeds pod-deletion-cost or removes its highest ordinal.",
+    )

@@ -88,6 +88,9 @@ class Lease:
 
     id: int
     ticket: bytes
+    on_failure: str = ""
+    """What the pool asks for when the transfer fails: Resend, Recompute or Fail; empty where it isn't
+    known."""
 
 
 class Transfer:
@@ -210,7 +213,7 @@ class Engine:
             max_grace_ms=_ms(max_grace),
         )
         reserved = self._connection.ask(engine_pb2.Request(reserve=body)).reserved
-        return Lease(reserved.lease, reserved.ticket)
+        return Lease(reserved.lease, reserved.ticket, reserved.on_failure)
 
     def wait(self, lease: Lease, layer: int, timeout: float = 60.0) -> Layers:
         """Wait until layers 0..layer are present and checked. The last layer counts when all is complete.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hawk_agent.errors import HawkAgentError
 from hawk_agent.kube import status as statuses
 from hawk_agent.kube.api import ApiCallError, NodeApi
+from hawk_agent.service import pools
 from hawk_agent.service.settings import PeerAddress
 
 if TYPE_CHECKING:
@@ -91,7 +92,9 @@ class Publisher:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         before = self._written or {"conditions": []}
         rails = [rail for transport in agent.transports.values() for rail in transport.rails]
-        wanted = statuses.status(agent.identity, agent.address, agent.regions, links, rails)
+        wanted = statuses.status(
+            agent.identity, agent.address, agent.regions, links, rails, busy=agent.usage.busy
+        )
         wanted["conditions"] = statuses.conditions(links, before["conditions"], now, unused=agent.unused)
         if wanted == self._written:
             return
@@ -129,8 +132,9 @@ class Publisher:
 
     def _take(self, body: Mapping[str, Any]) -> None:
         own = self._agent.settings
-        peers = wanted(body.get("spec") or {}, own.node)
-        self._agent.links.wire((*own.peers, *peers))
+        spec = body.get("spec") or {}
+        self._agent.pools = pools.parse(spec)
+        self._agent.links.wire((*own.peers, *wanted(spec, own.node)))
 
 
 def wanted(spec: Mapping[str, Any], node: str) -> list[PeerAddress]:

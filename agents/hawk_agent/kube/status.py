@@ -31,6 +31,8 @@ def status(
     regions: Iterable[Region],
     links: Sequence[Facts],
     rails: Iterable[RailFacts] = (),
+    *,
+    busy: Mapping[str, bool] | None = None,
 ) -> Object:
     """The status without its conditions. Rates and times are metrics: nothing here changes by itself."""
     known = sorted(regions, key=lambda region: (region.pool, region.group, region.worker, region.name))
@@ -41,7 +43,7 @@ def status(
         "protocol": identity.protocol,
         "address": address,
         "hostId": identity.host[:128],
-        "regions": [_region(region, identity.epoch) for region in known if region.pool][:MAX_REGIONS],
+        "regions": [_region(r, identity.epoch, busy or {}) for r in known if r.pool][:MAX_REGIONS],
         "regionCount": len(known),
         "links": {
             "up": sum(link.state in UP for link in links),
@@ -54,7 +56,8 @@ def status(
     }
 
 
-def _region(region: Region, epoch: str) -> Object:
+def _region(region: Region, epoch: str, busy: Mapping[str, bool]) -> Object:
+    asked = {"busy": busy[region.identity]} if region.identity in busy else {}
     return {
         "pool": region.pool,
         "group": region.group,
@@ -63,6 +66,7 @@ def _region(region: Region, epoch: str) -> Object:
         "layout": region.layout.fingerprint,
         "bytes": region.nbytes,
         "epoch": f"{epoch[-8:]}-{region.identity}",
+        **asked,
     }
 
 

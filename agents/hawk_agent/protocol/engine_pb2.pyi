@@ -387,17 +387,21 @@ class Reserved(_message.Message):
 
     LEASE_FIELD_NUMBER: _builtins.int
     TICKET_FIELD_NUMBER: _builtins.int
+    ON_FAILURE_FIELD_NUMBER: _builtins.int
     lease: _builtins.int
     ticket: _builtins.bytes
+    on_failure: _builtins.str
+    """What the pool asks for when the transfer fails: Resend, Recompute or Fail; empty where it isn't known."""
     def __init__(
         self,
         *,
         lease: _builtins.int = ...,
         ticket: _builtins.bytes = ...,
+        on_failure: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "ticket", b"ticket"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease", "on_failure", b"on_failure", "ticket", b"ticket"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,10 +24,10 @@ from hawk_agent.service.links import Link, Links
 from hawk_agent.service.listening import open_peers, open_transports
 from hawk_agent.service.metrics import Metrics
 from hawk_agent.service.peers import PeerService
+from hawk_agent.service.pools import NOTHING, PoolTerms, Usage
 from hawk_agent.service.sends import Sends
 from hawk_agent.service.settings import PROTOCOL, Settings, host_id
 from hawk_agent.streaming import translation as translations
-from hawk_agent.streaming.lease import Terms
 from hawk_agent.streaming.outcome import Outcome
 from hawk_agent.streaming.receiver import Receiver
 from hawk_agent.streaming.table import Held, LeaseTable
@@ -65,6 +65,9 @@ class Agent:
         self.unused: dict[str, str] = {}
         """Allowed data paths that couldn't be opened, with the reason."""
         self.canaries = Canaries(self)
+        self.pools: dict[str, PoolTerms] = {}
+        """What pools ask for, by namespace/name; set from outside."""
+        self.usage = Usage()
         self.on_change: Callable[[], None] = lambda: None
         self._given = transports
         self._pools = [
@@ -175,19 +178,14 @@ class Agent:
             if extent.empty
             else translations.select(region.layout, extent.windows, extent.blocks)
         )
-        default = self.settings.terms
-        terms = Terms(
-            grant=default.grant,
-            stall=default.stall,
-            grace=request.grace_ms / 1000 or default.grace,
-            max_grace=request.max_grace_ms / 1000 or max(default.max_grace, request.grace_ms / 1000),
-        )
+        asked = self.pools.get(region.pool, NOTHING)
+        terms = asked.over(self.settings.terms, request.grace_ms / 1000, request.max_grace_ms / 1000)
         return self.table.grant(
             region,
             selection,
             terms,
             request=request.request,
-            verify=request.verify or common_pb2.VERIFY_ALWAYS,
+            verify=request.verify or asked.verify or common_pb2.VERIFY_ALWAYS,
             owner=owner,
             empty=extent.empty,
         )
@@ -272,6 +270,8 @@ class Agent:
             await asyncio.sleep(TICK_SECONDS)
             try:
                 await self.receiver.tick()
+                if self.usage.look(self.regions, self.pools, self.table.clock()):
+                    self._changed()
                 self._count()
                 self._ticked = self.table.clock()
             except Exception:

@@ -14,6 +14,7 @@ from hawk_agent.errors import (
 )
 from hawk_agent.protocol import engine_pb2
 from hawk_agent.protocol.framing import close_all
+from hawk_agent.service.pools import NOTHING
 from hawk_agent.service.settings import PROTOCOL
 from hawk_agent.streaming.lease import State
 from hawk_agent.streaming.outcome import Outcome
@@ -123,7 +124,10 @@ class Requests:
         self._own(request.reserve.region)
         held = self._agent.reserve(request.reserve, self._owner)
         ticket = self._agent.ticket(held).SerializeToString()
-        return engine_pb2.Reply(reserved=engine_pb2.Reserved(lease=held.id, ticket=ticket))
+        asked = self._agent.pools.get(held.region.pool, NOTHING)
+        return engine_pb2.Reply(
+            reserved=engine_pb2.Reserved(lease=held.id, ticket=ticket, on_failure=asked.on_failure)
+        )
 
     async def _push(self, request: engine_pb2.Request, descriptors: list[int]) -> engine_pb2.Reply:
         events = list(descriptors)

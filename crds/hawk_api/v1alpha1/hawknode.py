@@ -5,12 +5,28 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from hawk_api import addresses
-from hawk_api.base import Column, Int, KindInfo, Model, Name, ReportModel, Resource, Short, list_map, unique
+from hawk_api.base import (
+    Bool,
+    Column,
+    Int,
+    KindInfo,
+    Model,
+    Name,
+    ReportModel,
+    Resource,
+    Short,
+    list_map,
+    unique,
+)
 from hawk_api.conditions import Condition
+from hawk_api.duration import Duration
+from hawk_api.v1alpha1.enums import OnFailure, Verify
 from hawk_api.v1alpha1.status import Count
 
 MAX_PEERS = 64
 MAX_REGIONS = 64
+MAX_POOLS = 64
+MAX_GROUPS = 16
 MAX_PROBLEMS = 16
 MAX_RAILS = 16
 
@@ -51,6 +67,32 @@ def _one_a_node(peers: tuple[Peer, ...]) -> tuple[Peer, ...]:
     return peers
 
 
+class PoolTerms(Model):
+    """What a pool asks of the agents that hold its memory; a reservation may ask for something else."""
+
+    pool: Annotated[str, Field(min_length=1, max_length=317)]
+    """namespace/name of the pool."""
+    grace: Duration = 0.2
+    """How long prefill keeps a sent KV before it asks whether it is still needed."""
+    max_grace: Duration = 30.0
+    """How long that may be extended."""
+    verify: Verify = Verify.SAMPLED
+    """Which transfers are proved by a digest."""
+    on_failure: OnFailure = OnFailure.RESEND
+    """What happens to a request whose transfer failed; engines are told."""
+    draining: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=63)], ...],
+        Field(max_length=MAX_GROUPS, json_schema_extra={"x-kubernetes-list-type": "set"}),
+        AfterValidator(unique),
+    ] = ()
+    """Groups with a worker here that is being emptied: the agent says whether their memory is in use."""
+
+
+def _one_a_pool(terms: tuple[PoolTerms, ...]) -> tuple[PoolTerms, ...]:
+    unique(tuple(entry.pool for entry in terms))
+    return terms
+
+
 class HawkNodeSpec(Model):
     """What the operator tells an agent."""
 
@@ -62,8 +104,12 @@ class HawkNodeSpec(Model):
         AfterValidator(_one_a_node),
     ] = ()
     """Agents to keep links with."""
-    trust_bundle: Annotated[str, Field(max_length=16384)] | None = None
-    """PEM certificates of the signer that peers are trusted by."""
+    pools: Annotated[
+        tuple[PoolTerms, ...],
+        Field(max_length=MAX_POOLS, json_schema_extra=list_map("pool")),
+        AfterValidator(_one_a_pool),
+    ] = ()
+    """What the pools with memory on this node ask for."""
 
 
 class Region(ReportModel):
@@ -83,6 +129,8 @@ class Region(ReportModel):
     """Size of the memory."""
     epoch: Epoch
     """The incarnation of the worker."""
+    busy: Bool | None = None
+    """Whether leases or transfers use it; told only while spec.pools[].draining asks for the group."""
 
 
 class LinkProblem(ReportModel):

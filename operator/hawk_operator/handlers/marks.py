@@ -102,7 +102,7 @@ def _same_wish(before: PoolEntry, after: PoolEntry) -> bool:
 
 def _wiring(agent: Agent) -> Agent:
     """What the wiring looks at: proofs are not a matter of who is whose peer."""
-    return replace(agent, verified=frozenset(), problems=())
+    return replace(agent, verified=frozenset(), problems=(), busy=())
 
 
 def _owners(agent: Agent) -> Iterable[Key]:

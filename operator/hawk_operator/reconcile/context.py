@@ -31,6 +31,8 @@ class Shared:
     wiring: Wiring = field(default_factory=Wiring)
     schema_lacks: tuple[str, ...] = ()
     """Fields that limit something and that the served CRD doesn't have."""
+    draining: dict[Key, frozenset[tuple[str, str]]] = field(default_factory=dict)
+    """(node, group) of the workers of each pool that are being emptied."""
     wiring_pause: float = 0.0
     """Seconds to gather events before the wiring is computed again: more where that takes longer."""
     nodes: dict[Key, frozenset[str]] = field(default_factory=dict)
@@ -50,10 +52,19 @@ class Shared:
             self.nodes[key] = nodes
             return before != nodes
 
+    def drains(self, key: Key, workers: frozenset[tuple[str, str]]) -> bool:
+        """Note which of a pool's workers are being emptied; whether that changed."""
+        with self.lock:
+            before = self.draining.pop(key, frozenset())
+            if workers:
+                self.draining[key] = workers
+            return before != workers
+
     def forget(self, key: Key) -> None:
         """The pool is gone."""
         with self.lock:
             self._move(key, self.nodes.pop(key, frozenset()), frozenset())
+            self.draining.pop(key, None)
             self.children.pop((key.namespace, label_value(key.name)), None)
 
     def on(self, node: str) -> list[Key]:

@@ -59,9 +59,8 @@ class Looker:
             return task.result(timeout=2 * source.timeout + 1)
         except FutureTimeout:
             task.cancel()
-            return Window(
-                now, spec.window, error=f"no answer from {source.url} in {2 * source.timeout + 1:g} s"
-            )
+            problem = f"no answer from {source.url} in {2 * source.timeout + 1:g} s"
+            return Window(now, spec.window, error=problem, answered=False)
         except Exception as error:  # noqa: BLE001 - a fault in reading is lost traffic, not a lost pool
             _log.exception("traffic of %s/%s", pool.metadata.namespace, pool.metadata.name)
             return Window(now, spec.window, error=f"{type(error).__name__}: {error}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hawk_operator.sizing import Decision, History
     from hawk_operator.traffic import Window
+    from hawk_operator.workloads.drain import Choice
     from hawk_operator.workqueue import Key
 
 
@@ -29,6 +30,8 @@ class Memory:
     """What the last decision was made for besides the traffic: generation and annotations."""
     decision: Decision | None = None
     history: History | None = None
+    leaving: dict[str, Choice] = field(default_factory=dict)
+    """Groups whose replicas were lowered, and who was to go: not checked yet."""
     settled: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Children on which an apply of this hash left this generation with fields still different."""
 

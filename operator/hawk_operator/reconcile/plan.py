@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from hawk_operator.reconcile.observe import Group
     from hawk_operator.workloads.drain import Drain, Work
 
+_BY_ORDINAL: Final = frozenset({"StatefulSet", "LeaderWorkerSet"})
+"""Controllers that take no hint: the highest ordinal goes."""
+
 STUCK_SKEW: Final = 0.25
 """How far groups may get apart, as a share of their goals, while some pods find no node."""
 
@@ -63,10 +66,15 @@ def make(
     """The next safe step. `work` is what is known of the pods' work, a group each."""
     drains = {
         group.spec.name: drain.plan(
-            group.pods.pods, goal[group.spec.name], work[group.spec.name], pool.spec.drain.timeout, now
+            group.pods.pods,
+            goal[group.spec.name],
+            work[group.spec.name],
+            pool.spec.drain.timeout,
+            now,
+            by_ordinal=group.target is not None and group.target.kind in _BY_ORDINAL,
         )
         for group in groups
-        if group.spec.template is not None and not frozen(group)
+        if not frozen(group)
     }
     target = {
         group.spec.name: _reachable(group, goal[group.spec.name], drains.get(group.spec.name))

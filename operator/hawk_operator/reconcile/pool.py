@@ -173,7 +173,23 @@ class PoolReconciler:
         why = decision.message if decision is not None else "start"
         for name, (before, after) in outcome.scaled.items():
             self._say(case, f"group {name}: {before} to {after} replicas; {why}")
+        self._check_who_went(case, plan, outcome)
         return outcome
+
+    def _check_who_went(self, case: Case, plan: Plan, outcome: Outcome) -> None:
+        """Note who is to go when replicas were lowered; later see whether they went or others."""
+        leaving = case.memory.leaving
+        for group in case.seen.groups:
+            name, pods = group.spec.name, group.pods.pods
+            verdict = leaving[name].verdict(pods) if name in leaving else None
+            if verdict is not None:
+                del leaving[name]
+            if verdict:
+                happening = Happening(Reason.OTHER_WORKER_WENT, f"group {name}: {verdict}", warning=True)
+                self._reporter.event(case.body, happening)
+            before, after = outcome.scaled.get(name, (0, 0))
+            if after < before and name in plan.drains:
+                leaving[name] = plan.drains[name].choice(pods, before - after)
 
     def _say(self, case: Case, message: str) -> None:
         """An Event for a change of ours; the time makes each one its own."""
@@ -183,6 +199,8 @@ class PoolReconciler:
     def _schedule(self, case: Case, plan: Plan | None, outcome: Outcome | None) -> None:
         """The next tick of this pool's own grid, or sooner while a step is unfinished."""
         queue, shared = self._context.queue, self._context.shared
+        if shared.drains(case.key, _emptied(case, plan)):
+            self._context.mark_wiring()
         tick = next_tick(str(case.pool.metadata.uid), case.pool.spec.scaling.interval, case.now)
         queue.add_at(case.key, tick)
         if shared.seen(case.key, frozenset().union(*case.seen.nodes.values())):
@@ -194,6 +212,18 @@ class PoolReconciler:
         for drain in plan.drains.values() if plan else ():
             for waiting in drain.waiting:
                 queue.add_at(case.key, waiting.until)
+
+
+def _emptied(case: Case, plan: Plan | None) -> frozenset[tuple[str, str]]:
+    """(node, group) of the workers that are being emptied."""
+    drains = plan.drains if plan is not None else {}
+    waiting = {(name, one.pod) for name, drain in drains.items() for one in drain.waiting}
+    return frozenset(
+        (pod.node, group.spec.name)
+        for group in case.seen.groups
+        for pod in group.pods.active
+        if (group.spec.name, pod.name) in waiting and pod.node
+    )
 
 
 def _work(case: Case, group: Group, window: Window | None) -> Work:
@@ -209,7 +239,14 @@ def _work(case: Case, group: Group, window: Window | None) -> Work:
         if agent.live
         and any((pool, name) == (case.owner, group.spec.name) for pool, name, _ in agent.regions)
     )
-    return Work(requests, case.memory.looked_at, regions, case.live)
+    in_use = {
+        (agent.name, worker): used
+        for agent in case.agents.values()
+        if agent.live
+        for pool, name, worker, used in agent.busy
+        if (pool, name) == (case.owner, group.spec.name)
+    }
+    return Work(requests, case.memory.looked_at, regions, case.live, in_use)
 
 
 def _observation(group: Group) -> GroupObservation:

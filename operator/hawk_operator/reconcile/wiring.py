@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import ValidationError
 
 from hawk_api import labels
+from hawk_api.v1alpha1.hawknode import PoolTerms
 from hawk_operator.cluster_api import NotFoundError
 from hawk_operator.resources import NODE
 from hawk_operator.wiring.peers import Sides, moved, outdated, spec_of, wire
@@ -20,10 +21,9 @@ from hawk_operator.workqueue import pool_key
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hawk_operator.cluster_api import Object
     from hawk_operator.reconcile.context import Context
     from hawk_operator.reduced import PoolEntry
-    from hawk_operator.wiring.peers import Agent
+    from hawk_operator.wiring.peers import Agent, NodeSpec
     from hawk_operator.workloads.pods import Pod
     from hawk_operator.workqueue import Key
 
@@ -51,12 +51,17 @@ class WiringReconciler:
             return
         begun = time.monotonic()
         agents = snapshot.agents()
-        by_pool = sides(snapshot.pools(), snapshot.all_pods(), agents)
+        pools = snapshot.pools()
+        by_pool = sides(pools, snapshot.all_pods(), agents)
         wiring = wire(by_pool.values(), agents)
         touched = set(moved(shared.wiring, wiring))
         shared.wiring = wiring
         shared.wiring_pause = min(_LONGEST_PAUSE, _PAUSE * (time.monotonic() - begun))
-        wanted = {name: spec_of(agent, wiring.peers.get(name, ()), agents) for name, agent in agents.items()}
+        terms = terms_of(pools, by_pool, dict(shared.draining))
+        wanted = {
+            name: spec_of(agent, wiring.peers.get(name, ()), agents, terms.get(name, ()))
+            for name, agent in agents.items()
+        }
         due = [name for name in sorted(wanted) if outdated(agents[name], wanted[name])]
         touched.update(due[:_BATCH])
         try:
@@ -70,13 +75,44 @@ class WiringReconciler:
             if touched & (side.prefill | side.decode):
                 self._context.queue.add(key)
 
-    def _write(self, name: str, wanted: Object) -> None:
+    def _write(self, name: str, wanted: NodeSpec) -> None:
         try:
-            body = self._context.api.apply(NODE, {"metadata": {"name": name}, "spec": wanted})
+            body = self._context.api.apply(NODE, {"metadata": {"name": name}, "spec": wanted.to_dict()})
         except NotFoundError:
             return
         self._context.snapshot.take(NODE, None, body)
         self._context.metrics.writes.labels("hawknodes", "apply").inc()
+
+
+def terms_of(
+    pools: Iterable[PoolEntry],
+    by_pool: Mapping[Key, Sides],
+    draining: Mapping[Key, frozenset[tuple[str, str]]],
+) -> dict[str, list[PoolTerms]]:
+    """What each node's agent is told of the pools that have workers or memory there."""
+    found: dict[str, list[PoolTerms]] = {}
+    for entry in pools:
+        key = pool_key(entry.namespace, entry.name)
+        side = by_pool.get(key)
+        if side is None:
+            continue
+        transfer = entry.pool.spec.transfer
+        told = PoolTerms(
+            pool=f"{entry.namespace}/{entry.name}",
+            grace=transfer.grace,
+            max_grace=transfer.max_grace,
+            verify=transfer.verify,
+            on_failure=transfer.on_failure,
+        )
+        groups: dict[str, set[str]] = {}
+        for node, group in draining.get(key, ()):
+            groups.setdefault(node, set()).add(group)
+        for node in side.prefill | side.decode:
+            emptied = tuple(sorted(groups.get(node, ())))
+            found.setdefault(node, []).append(
+                told.model_copy(update={"draining": emptied}) if emptied else told
+            )
+    return found
 
 
 def sides(pools: Iterable[PoolEntry], pods: Iterable[Pod], agents: Mapping[str, Agent]) -> dict[Key, Sides]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from hawk_api.reasons import Reason
-from hawk_api.v1alpha1.hawknode import MAX_PEERS, HawkNodeStatus
+from hawk_api.v1alpha1.hawknode import MAX_PEERS, MAX_POOLS, HawkNodeStatus, PoolTerms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,6 +42,10 @@ class Agent:
     """(node, address, epoch) that its spec has now."""
     expected: str = ""
     """The epoch in its spec."""
+    terms: tuple[PoolTerms, ...] = ()
+    """What its spec says of pools now."""
+    busy: tuple[tuple[str, str, str, bool], ...] = ()
+    """(namespace/pool, group, worker, whether in use) of memory that it was asked about."""
 
     @property
     def reachable(self) -> bool:
@@ -66,6 +70,8 @@ def agent_of(body: Mapping[str, Any], live: Iterable[str]) -> Agent:
         regions=tuple((item.pool, item.group, item.worker) for item in status.regions),
         peers=tuple((p["node"], p["address"], p["epoch"]) for p in spec.get("peers") or ()),
         expected=str(spec.get("expectedEpoch") or ""),
+        terms=tuple(PoolTerms.model_validate(entry) for entry in spec.get("pools") or ()),
+        busy=tuple((r.pool, r.group, r.worker, r.busy) for r in status.regions if r.busy is not None),
     )
 
 
@@ -151,22 +157,45 @@ def moved(before: Wiring, after: Wiring) -> frozenset[str]:
     return frozenset(peers.union(*refused))
 
 
-def spec_of(agent: Agent, peers: Iterable[str], agents: Mapping[str, Agent]) -> dict[str, Any]:
-    """The part of a HawkNode's spec that is ours."""
-    return {
-        "expectedEpoch": agent.epoch,
-        "peers": [
-            {"node": name, "address": agents[name].address, "epoch": agents[name].epoch} for name in peers
-        ],
-    }
+@dataclass(frozen=True)
+class NodeSpec:
+    """A HawkNode's spec as it should be."""
+
+    epoch: str
+    peers: tuple[tuple[str, str, str], ...] = ()
+    """(node, address, epoch), by node."""
+    terms: tuple[PoolTerms, ...] = ()
+    """By pool."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it is applied."""
+        return {
+            "expectedEpoch": self.epoch,
+            "peers": [{"node": n, "address": address, "epoch": epoch} for n, address, epoch in self.peers],
+            "pools": [entry.to_dict() for entry in self.terms],
+        }
 
 
-def outdated(agent: Agent, wanted: Mapping[str, Any]) -> bool:
-    """Whether the spec must be written. An agent that has no peers and needs none is left alone."""
-    peers = tuple((p["node"], p["address"], p["epoch"]) for p in wanted["peers"])
-    if not peers and not agent.peers:
+def spec_of(
+    agent: Agent, peers: Iterable[str], agents: Mapping[str, Agent], terms: Iterable[PoolTerms] = ()
+) -> NodeSpec:
+    """What an agent is to be told."""
+    return NodeSpec(
+        agent.epoch,
+        tuple((name, agents[name].address, agents[name].epoch) for name in peers),
+        tuple(sorted(terms, key=lambda entry: entry.pool))[:MAX_POOLS],
+    )
+
+
+def outdated(agent: Agent, wanted: NodeSpec) -> bool:
+    """Whether the spec must be written. An agent that is told nothing and needs nothing is left alone."""
+    if not (wanted.peers or wanted.terms or agent.peers or agent.terms):
         return False
-    return peers != tuple(sorted(agent.peers)) or wanted["expectedEpoch"] != agent.expected
+    return (wanted.peers, wanted.terms, wanted.epoch) != (
+        tuple(sorted(agent.peers)),
+        tuple(sorted(agent.terms, key=lambda entry: entry.pool)),
+        agent.expected,
+    )
 
 
 def _ambiguous(agents: Iterable[Agent]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_api.reasons import Reason
-from hawk_operator.workloads.drain import COST, Work, plan
+from hawk_operator.workloads.drain import COST, Choice, Work, ordinal, plan
 
 from .build import pod
 
@@ -94,3 +94,47 @@ def test_never_more_go_than_are_too_many(states, goal, requests):
     assert not {item.uid for item in found.unmark} & {item.uid for item in (*found.mark, *found.empty)}
     for item in found.empty:
         assert not item.ready or requests.get(item.name, 0) == 0 or item in found.timed_out
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.booleans()), max_size=6),
+    st.integers(0, 6),
+)
+def test_where_the_highest_ordinal_goes_whatever_is_marked_the_highest_are_emptied_from_the_top(states, goal):
+    pods = [pod(f"w-{index}", ready=ready) for index, (ready, _) in enumerate(states)]
+    in_use = {("n1", f"w-{index}"): busy for index, (_, busy) in enumerate(states)}
+    work = Work({}, 100.0, frozenset({"n1"}), frozenset({"n1"}), in_use)
+    found = plan(pods[::-1], goal, work, 60, 120.0, by_ordinal=True)
+    top = [ordinal(item) for item in found.empty]
+
+    assert top == list(range(len(pods) - 1, len(pods) - 1 - len(top), -1)), "no gap: the set takes the top"
+    assert len(top) <= max(0, len(pods) - goal)
+    for item in found.empty:
+        assert not item.ready or not in_use["n1", item.name]
+    marked = {ordinal(item) for item in found.mark}
+    assert marked == set(range(min(goal, len(pods)), len(pods)))
+
+
+def test_memory_in_use_is_waited_for_and_idle_memory_is_not():
+    worker = pod("w", drain_since=50.0, deletion_cost=COST)
+
+    def after(requests, in_use):
+        work = Work(requests, 60.0, frozenset({"n1"}), frozenset({"n1"}), in_use)
+        return plan([worker], 0, work, 300, 70.0)
+
+    [waiting] = after({"w": 0.0}, {("n1", "w"): True}).waiting
+    assert waiting.reason is Reason.WAITING_FOR_LEASES, "no requests, but somebody fetches its KV"
+    assert names(after({}, {("n1", "w"): False}).empty) == ["w"]
+    assert names(after({}, {("n1", "engine-7"): False}).empty) == ["w"], "named otherwise, alone on its node"
+    assert after({}, {("n1", "engine-7"): True}).waiting
+    assert after({}, {}).waiting, "nobody said"
+
+
+def test_who_went_is_checked_by_who_is_left():
+    choice = Choice({"uid-a": "a"}, {"uid-b": "b", "uid-c": "c"})
+
+    assert choice.verdict([pod("a"), pod("b"), pod("c")]) is None, "nobody went yet"
+    assert choice.verdict([pod("b"), pod("c")]) == ""
+    assert choice.verdict([pod("a", terminating=True), pod("b"), pod("c")]) == ""
+    assert choice.verdict([pod("a"), pod("c")]) == "b went in place of a"
+    assert choice.verdict([pod("c")]) == "", "it went, and more with it"

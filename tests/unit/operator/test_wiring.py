@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_api.reasons import Reason
-from hawk_operator.reconcile.wiring import sides
+from hawk_operator.reconcile.wiring import sides, terms_of
 from hawk_operator.reduced import PoolEntry
 from hawk_operator.wiring import liveness
 from hawk_operator.wiring.links import judge
@@ -88,7 +88,7 @@ def test_an_agent_that_dies_keeps_its_place_and_one_that_returns_has_a_new_epoch
 
     agents["b"] = agent("b", epoch="b-2")
     after = spec_of(agents["a"], wire([side], agents).peers["a"], agents)
-    assert after["peers"] == [{"node": "b", "address": "b:7443", "epoch": "b-2"}]
+    assert after.to_dict()["peers"] == [{"node": "b", "address": "b:7443", "epoch": "b-2"}]
     written = replace(agents["a"], peers=(("b", "b:7443", "b-1"),), expected="a-1")
     assert outdated(written, after)
     assert not outdated(replace(written, peers=(("b", "b:7443", "b-2"),)), after)
@@ -184,6 +184,33 @@ def test_sides_of_the_cluster_skip_what_goes_and_what_is_unreadable():
     found = sides(map(PoolEntry, pools), pods, {})
 
     assert found == {pool_key("ns", "a"): Sides(frozenset({"n1"}), frozenset({"n2"}))}
+
+
+def test_agents_are_told_what_the_pools_on_their_nodes_ask_for():
+    def body(name: str, **transfer):
+        made = pool(transfer=transfer).to_dict()
+        return PoolEntry({**made, "metadata": {"name": name, "namespace": "ns"}})
+
+    pools = [body("a", grace="1s", verify="Always"), body("b")]
+    by_pool = {
+        pool_key("ns", "a"): Sides(frozenset({"n1"}), frozenset({"n2"})),
+        pool_key("ns", "b"): Sides(frozenset({"n2"}), frozenset({"n2"})),
+    }
+    draining = {pool_key("ns", "a"): frozenset({("n2", "d"), ("n2", "c")})}
+    told = terms_of(pools, by_pool, draining)
+
+    assert {node: [entry.pool for entry in terms] for node, terms in told.items()} == {
+        "n1": ["ns/a"],
+        "n2": ["ns/a", "ns/b"],
+    }
+    [first] = told["n1"]
+    assert (first.grace, first.verify, first.draining) == (1.0, "Always", ())
+    assert told["n2"][0].draining == ("c", "d")
+
+    spec = spec_of(agent("n2"), (), {}, told["n2"])
+    body_of = {"metadata": {"name": "n2"}, "spec": spec.to_dict(), "status": {"epoch": "n2-1"}}
+    assert outdated(agent("n2"), spec)
+    assert not outdated(agent_of(body_of, ()), spec), "what was written is what is read"
 
 
 @given(st.lists(SIDES, max_size=3), st.lists(SIDES, max_size=3), st.integers(1, 4))

@@ -1,0 +1,82 @@
+"""What pools ask of an agent, and what it says of memory that is being emptied."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hawk_agent.protocol import common_pb2
+from hawk_agent.service.pools import IDLE_SECONDS, NOTHING, PoolTerms, Usage, parse
+from hawk_agent.streaming.lease import Terms
+
+SECONDS = st.floats(0.001, 100)
+
+
+def test_the_spec_is_read_as_far_as_it_says_something():
+    found = parse(
+        {
+            "pools": [
+                {
+                    "pool": "ns/a",
+                    "grace": "500ms",
+                    "maxGrace": "10s",
+                    "verify": "Sampled",
+                    "onFailure": "Recompute",
+                    "draining": ["decode"],
+                },
+                {"pool": "ns/b"},
+            ]
+        }
+    )
+
+    assert found == {
+        "ns/a": PoolTerms(0.5, 10.0, common_pb2.VERIFY_SAMPLED, "Recompute", frozenset({"decode"})),
+        "ns/b": NOTHING,
+    }
+    assert parse({}) == {}
+
+
+@given(st.none() | SECONDS, st.none() | SECONDS, st.just(0.0) | SECONDS)
+def test_a_reservation_comes_before_the_pool_and_the_pool_before_the_agent(grace, most, asked):
+    default = Terms(grace=0.2, max_grace=30.0)
+    made = PoolTerms(grace, most).over(default, asked, 0.0)
+
+    assert made.grace == (asked or grace or default.grace)
+    assert made.max_grace == max(most or default.max_grace, made.grace)
+    assert (made.grant, made.stall) == (default.grant, default.stall)
+
+
+def region(name: str, group: str, users: int = 0) -> SimpleNamespace:
+    return SimpleNamespace(identity=name, pool="ns/a", group=group, users=users)
+
+
+def test_only_memory_that_is_asked_about_is_reported_and_transfer_after_transfer_is_one_report():
+    pools = {"ns/a": PoolTerms(draining=frozenset({"d"}))}
+    regions = [region("1", "p", users=1), region("2", "d", users=1)]
+    usage = Usage()
+
+    assert not usage.look(regions, {}, 0.0)
+    assert usage.look(regions, pools, 1.0)
+    assert usage.busy == {"2": True}
+    changes = 0
+    for step in range(20):
+        regions[1].users = step % 2
+        changes += usage.look(regions, pools, 1.0 + step * IDLE_SECONDS / 4)
+    assert changes == 0
+    regions[1].users = 0
+    assert usage.look(regions, pools, 100.0)
+    assert usage.busy == {"2": False}
+    assert usage.look(regions, {}, 101.0)
+    assert usage.busy == {}
+
+
+def test_what_is_asked_about_for_the_first_time_is_not_idle_before_it_was_watched():
+    usage = Usage()
+    pools = {"ns/a": PoolTerms(draining=frozenset({"d"}))}
+
+    usage.look([region("2", "d")], pools, 5.0)
+    assert usage.busy == {"2": True}
+    usage.look([region("2", "d")], pools, 5.0 + IDLE_SECONDS)
+    assert usage.busy == {"2": False}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,9 +31,12 @@ class End:
 
     @classmethod
     def make(cls, info: device.DeviceInfo, depth: int = 64, max_sge: int = 32, receives: int = 16) -> End:
-        opened = device.open(info)
-        completions = CompletionQueue(opened, depth + receives)
-        return cls(opened, completions, QueuePair(opened, depth, max_sge, completions, receives=receives))
+        with ExitStack() as stack:
+            opened = stack.enter_context(device.open(info))
+            completions = stack.enter_context(CompletionQueue(opened, depth + receives))
+            queue = QueuePair(opened, depth, max_sge, completions, receives=receives)
+            stack.pop_all()
+        return cls(opened, completions, queue)
 
     def register(
         self, memory: np.ndarray, access: Access = registration.DESTINATION
@@ -65,7 +69,11 @@ class Pair:
     ) -> Pair:
         ends = [End.make(info, depth, max_sge, receives) for info in (infos[0], infos[-1])]
         made = cls(*ends, timeouts or Timeouts())
-        made.connect()
+        try:
+            made.connect()
+        except BaseException:
+            made.close()
+            raise
         return made
 
     def connect(self) -> None:

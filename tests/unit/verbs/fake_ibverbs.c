@@ -27,11 +27,12 @@ API struct {
     int64_t plain_errno, dmabuf_errno, odp_errno, odp;
     int64_t work; /* requests worked off by one poll */
     int64_t gone; /* the peer doesn't answer */
+    int64_t dry;  /* move nothing: sizes alone count */
 } fake;
 
 /* What tests ask. */
 API struct {
-    int64_t executed, most_outstanding, most_pieces, most_bytes, lost, calls, flushed, registered, open;
+    int64_t executed, most_outstanding, most_pieces, most_bytes, lost, calls, flushed, registered, open, bytes, empty;
 } fake_seen;
 
 typedef struct {
@@ -178,17 +179,21 @@ static Qp *peer_of(const Qp *qp)
 static int move_bytes(Request *r, const Qp *qp, const Qp *peer)
 {
     const IbvSendWr *w = &r->wr;
+    for (int i = 0; i < w->num_sge; i++)
+        fake_seen.bytes += r->sge[i].length, fake_seen.empty += !r->sge[i].length;
     const int reads = w->opcode == IBV_OP_READ;
     uint64_t bytes = 0, at = w->wr.rdma.remote_addr;
     for (int i = 0; i < w->num_sge; i++) {
         bytes += r->sge[i].length;
-        if (!r->inlined && !allowed(r->sge[i].lkey, r->sge[i].addr, r->sge[i].length, reads ? IBV_ACCESS_LOCAL : 0, qp))
+        if (!fake.dry && !r->inlined && !allowed(r->sge[i].lkey, r->sge[i].addr, r->sge[i].length, reads ? IBV_ACCESS_LOCAL : 0, qp))
             return LOC_PROT;
     }
     if (bytes > fake.max_message)
         return LOC_LEN;
     if ((int64_t)bytes > fake_seen.most_bytes)
         fake_seen.most_bytes = (int64_t)bytes;
+    if (fake.dry)
+        return 0;
     const uint32_t need = reads ? IBV_ACCESS_READ : IBV_ACCESS_WRITE;
     if (bytes && (!(peer->access & need) || !allowed(w->wr.rdma.rkey, at, bytes, need, peer)))
         return REM_ACCESS;
@@ -318,7 +323,7 @@ static int take_request(Qp *qp, const IbvSendWr *w)
     r->sge = malloc((size_t)(w->num_sge + 1) * sizeof *r->sge);
     if (w->num_sge)
         memcpy(r->sge, w->sg_list, (size_t)w->num_sge * sizeof *r->sge);
-    if (w->send_flags & IBV_FLAG_INLINE) {
+    if (w->send_flags & IBV_FLAG_INLINE && !fake.dry) {
         uint8_t *to = r->inlined = malloc(bytes + 1);
         for (int i = 0; i < w->num_sge; to += w->sg_list[i++].length)
             memcpy(to, (void *)(uintptr_t)w->sg_list[i].addr, w->sg_list[i].length);

@@ -209,12 +209,22 @@ COUNT(pieces)
 COUNT(moved)
 COUNT(last)
 
+static PyObject *cursor_held(Cursor *self, void *unused)
+{
+    (void)unused;
+    const size_t request = sizeof *self->wr + (size_t)self->max_sge * sizeof *self->sge;
+    const int64_t extents = self->local.count + self->remote.count, entries = self->local.side.entries + self->remote.side.entries;
+    return PyLong_FromSize_t(sizeof *self + (size_t)self->chain * request + (size_t)(self->end - self->words + entries) * 8 +
+                             (size_t)extents * sizeof *self->local.extents);
+}
+
 static PyGetSetDef cursor_getset[] = {
     {"done", (getter)cursor_done, NULL, "Whether everything is posted.", NULL},
     {"requests", (getter)cursor_requests, NULL, "Requests posted so far.", NULL},
     {"pieces", (getter)cursor_pieces, NULL, "Pieces built so far.", NULL},
     {"nbytes", (getter)cursor_moved, NULL, "Bytes of the requests built so far.", NULL},
     {"last", (getter)cursor_last, NULL, "The number of the last request posted.", NULL},
+    {"held", (getter)cursor_held, NULL, "Bytes of memory that it holds.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyType_Slot cursor_slots[] = {

@@ -185,6 +185,11 @@ class Posting:
         return self._cursor.pieces
 
     @property
+    def held(self) -> int:
+        """Bytes of memory that the walk holds: nothing of it grows with what moves but a block table."""
+        return self._cursor.held
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the requests built so far."""
         return self._cursor.nbytes

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define MAX_LOOPS 24 /* six axes of four levels */
+#define STAGE 8192   /* bytes transposed before they are written: a quarter of the smallest nearest cache */
 
 typedef struct {
     int64_t count;
@@ -50,6 +51,9 @@ typedef struct {
     const char *name;
     int (*available)(void);
     void (*copy)(const Block *block, const uint8_t *source, uint8_t *destination, Ahead ahead, int stream);
+    /* The same, and the digest of what was read. */
+    uint64_t (*copy_and_hash)(const Block *block, const uint8_t *source, uint8_t *destination, uint64_t logical,
+                              const Key *key, Ahead ahead, int stream);
     /* The digest of one block read at `source` whose first byte is the `logical`th. */
     uint64_t (*hash)(const Block *block, const uint8_t *source, uint64_t logical, const Key *key);
     void (*plain)(const uint8_t *source, uint8_t *destination, size_t bytes, int stream);

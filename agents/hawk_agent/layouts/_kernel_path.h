@@ -4,6 +4,9 @@
  *   VBYTES        bytes of a vector                 vec            its type
  *   vload/vstore  unaligned                         vstream(p, v)  past the caches; p is VBYTES-aligned
  *   gatherN(p,s)  a vector from pieces of N bytes that stand s bytes apart (N from 2 up to VBYTES / 2)
+ *   half hload hstore loN hiN   16 bytes, and two of them interleaved by elements of N bits, for transposing
+ *                 in registers; undefined where there is no such thing
+ *   NARROW        the hash of the path below, for runs that aren't whole vectors; undefined at the plainest
  *   add64 add32 xor_ mul32 high32 swap32 splat64 iota sum64      the digest's arithmetic on 64-bit lanes
  *   PREFETCH(p)   a hint                            FENCE()        orders streamed stores before later ones
  */
@@ -141,58 +144,164 @@ TARGET static inline void NAME(row)(const Block *b, const uint8_t *from, uint8_t
         NAME(move)(to + i * b->run_destination, from + i * b->run_source, b->run, ahead, stream);
 }
 
+#ifdef half
+/* What is left of a matrix where squares don't fit. */
+TARGET static void NAME(elements)(const Block *b, const uint8_t *source, uint8_t *to)
+{
+    for (int64_t i = 0; i < b->rows; i++)
+        for (int64_t j = 0; j < b->runs; j++)
+            memcpy(to + i * b->row_destination + j * b->run_destination,
+                   source + i * b->row_source + j * b->run_source, (size_t)b->run);
+}
+
+/* A matrix of elements, contiguous down its columns at the source and along its rows at the destination:
+ * squares of 16 bytes are transposed in registers. Interleaving the upper with the lower half of a
+ * square's lines, log2 of their number times over, transposes it. */
+#define TRANSPOSE(N, ROUNDS, LOW, HIGH)                                                                            \
+    TARGET static void NAME(transpose_##N)(const Block *b, const uint8_t *source, uint8_t *to)                     \
+    {                                                                                                              \
+        enum { EDGE = 16 / N };                                                                                    \
+        const int64_t rows = b->rows / EDGE * EDGE, runs = b->runs / EDGE * EDGE;                                  \
+        for (int64_t j = 0; j < runs; j += EDGE)                                                                   \
+            for (int64_t i = 0; i < rows; i += EDGE) {                                                             \
+                const uint8_t *from = source + j * b->run_source + i * N;                                          \
+                uint8_t *at = to + i * b->row_destination + j * N;                                                 \
+                half a[EDGE], mixed[EDGE];                                                                         \
+                for (int k = 0; k < EDGE; k++)                                                                     \
+                    a[k] = hload(from + k * b->run_source);                                                        \
+                for (int round = 0; round < ROUNDS; round++) {                                                     \
+                    for (int k = 0; k < EDGE / 2; k++) {                                                           \
+                        mixed[2 * k] = LOW(a[k], a[k + EDGE / 2]);                                                 \
+                        mixed[2 * k + 1] = HIGH(a[k], a[k + EDGE / 2]);                                            \
+                    }                                                                                              \
+                    for (int k = 0; k < EDGE; k++)                                                                 \
+                        a[k] = mixed[k];                                                                           \
+                }                                                                                                  \
+                for (int k = 0; k < EDGE; k++)                                                                     \
+                    hstore(at + k * b->row_destination, a[k]);                                                     \
+            }                                                                                                      \
+        Block rest = *b;                                                                                           \
+        rest.rows -= rows;                                                                                         \
+        NAME(elements)(&rest, source + rows * b->row_source, to + rows * b->row_destination);                 \
+        rest.rows = rows;                                                                                          \
+        rest.runs -= runs;                                                                                         \
+        NAME(elements)(&rest, source + runs * b->run_source, to + runs * b->run_destination);                 \
+    }
+TRANSPOSE(1, 4, lo8, hi8)
+TRANSPOSE(2, 3, lo16, hi16)
+TRANSPOSE(4, 2, lo32, hi32)
+TRANSPOSE(8, 1, lo64, hi64)
+#undef TRANSPOSE
+
+/* Transposed into the nearest cache, and from there in whole lines. */
+TARGET static void NAME(copy_transposed)(const Block *b, const uint8_t *source, uint8_t *destination, Ahead *ahead,
+                                         int stream)
+{
+    _Alignas(LINE) uint8_t stage[STAGE];
+    Block packed = *b;
+    packed.row_destination = b->runs * b->run;
+    switch (b->run) {
+    case 1: NAME(transpose_1)(&packed, source, stage); break;
+    case 2: NAME(transpose_2)(&packed, source, stage); break;
+    case 4: NAME(transpose_4)(&packed, source, stage); break;
+    default: NAME(transpose_8)(&packed, source, stage); break;
+    }
+    for (int64_t i = 0; i < b->rows; i++)
+        NAME(move)(destination + i * b->row_destination, stage + i * packed.row_destination, packed.row_destination,
+                   ahead, stream);
+}
+#endif
+
+
 TARGET static void NAME(copy)(const Block *b, const uint8_t *source, uint8_t *destination, Ahead ahead, int stream)
 {
+#ifdef half
+    if (transposes(b)) {
+        NAME(copy_transposed)(b, source, destination, &ahead, stream);
+        return;
+    }
+#endif
     for (int64_t i = 0; i < b->rows; i++)
         NAME(row)(b, source + i * b->row_source, destination + i * b->row_destination, &ahead, stream);
 }
 
-TARGET static inline vec NAME(place_key)(vec places, vec first, vec second)
+/* ---- the digest; `place` is where a vector's units stand, plus the key's first word ---- */
+
+TARGET static inline vec NAME(term)(vec units, vec place, vec second)
 {
-    vec x = add64(places, first);
-    x = add64(mul32(x, splat64(0x9E3779B1u)), swap32(x));
-    x = xor_(x, second);
-    return add64(mul32(x, splat64(0x85EBCA77u)), swap32(x));
+    vec x = xor_(add64(mul32(place, splat64(0x9E3779B1u)), swap32(place)), second);
+    x = add64(mul32(x, splat64(0x85EBCA77u)), swap32(x));
+    x = add32(units, x);
+    return mul32(x, high32(x));
 }
 
-/* The vectors of a row whose runs are one vector each: what tiles are made of, so it has its own loop. */
-TARGET static inline vec NAME(hash_row)(const Block *b, const uint8_t *from, vec places, vec first, vec second)
+TARGET static inline vec NAME(place)(uint64_t logical, const Key *key)
 {
-    const vec step = splat64((uint64_t)b->run_logical / 8);
-    vec sum = splat64(0);
-    for (int64_t j = 0; j < b->runs; j++, from += b->run_source) {
-        const vec mixed = add32(vload(from), NAME(place_key)(places, first, second));
-        sum = add64(sum, mul32(mixed, high32(mixed)));
-        places = add64(places, step);
-    }
-    return sum;
+    return add64(splat64(logical / 8 + key->first), iota());
 }
 
 TARGET static uint64_t NAME(hash)(const Block *b, const uint8_t *source, uint64_t logical, const Key *key)
 {
+#ifdef NARROW
+    if (b->run % VBYTES)
+        return NARROW(b, source, logical, key);
+#endif
     const int64_t vectors = key->unit == 8 ? b->run / VBYTES * VBYTES : 0;
-    const vec first = splat64(key->first), second = splat64(key->second);
+    const vec second = splat64(key->second), step = splat64((uint64_t)b->run_logical / 8);
     vec sum = splat64(0);
     uint64_t rest = 0;
     for (int64_t i = 0; i < b->rows; i++) {
         const uint8_t *from = source + i * b->row_source;
         uint64_t at = logical + (uint64_t)(i * b->row_logical);
-        if (vectors == VBYTES && b->run == VBYTES) {
-            sum = add64(sum, NAME(hash_row)(b, from, add64(splat64(at / 8), iota()), first, second));
-            continue;
-        }
+        vec start = NAME(place)(at, key);
         for (int64_t j = 0; j < b->runs; j++, from += b->run_source, at += (uint64_t)b->run_logical) {
-            vec places = add64(splat64(at / 8), iota());
+            vec place = start;
             for (int64_t k = 0; k < vectors; k += VBYTES) {
-                const vec mixed = add32(vload(from + k), NAME(place_key)(places, first, second));
-                sum = add64(sum, mul32(mixed, high32(mixed)));
-                places = add64(places, splat64(VBYTES / 8));
+                sum = add64(sum, NAME(term)(vload(from + k), place, second));
+                place = add64(place, splat64(VBYTES / 8));
             }
+            start = add64(start, step);
             if (vectors < b->run)
                 rest += hash_units(from + vectors, b->run - vectors, at + (uint64_t)vectors, key);
         }
     }
     return rest + sum64(sum);
+}
+
+/* ---- both at once: the digest's arithmetic runs while the stores wait for memory ---- */
+
+/* Runs of one vector, two to a line, or more: `each` bytes of a run stand side by side and are a line's part. */
+TARGET static uint64_t NAME(copy_and_hash)(const Block *b, const uint8_t *source, uint8_t *destination,
+                                           uint64_t logical, const Key *key, Ahead ahead, int stream)
+{
+    const int whole = b->run % LINE == 0 || (b->run == VBYTES && b->run_destination == VBYTES);
+    if (!stream || !whole || key->unit != 8 ||
+        ((uintptr_t)destination | (uint64_t)b->row_destination | (uint64_t)b->run_destination) % VBYTES) {
+        NAME(copy)(b, source, destination, ahead, stream);
+        return NAME(hash)(b, source, logical, key);
+    }
+    const vec second = splat64(key->second), step = splat64((uint64_t)b->run_logical / 8);
+    const int32_t *lines = ahead.lines;
+    vec sum = splat64(0);
+    int64_t written = 0;
+    for (int64_t i = 0; i < b->rows; i++) {
+        const uint8_t *from = source + i * b->row_source;
+        uint8_t *to = destination + i * b->row_destination;
+        vec start = NAME(place)(logical + (uint64_t)(i * b->row_logical), key);
+        for (int64_t j = 0; j < b->runs; j++, from += b->run_source, to += b->run_destination) {
+            vec place = start;
+            for (int64_t k = 0; k < b->run; k += VBYTES, written += VBYTES) {
+                if (lines && written % LINE == 0)
+                    PREFETCH(ahead.base + *lines++);
+                const vec units = vload(from + k);
+                vstream(to + k, units);
+                sum = add64(sum, NAME(term)(units, place, second));
+                place = add64(place, splat64(VBYTES / 8));
+            }
+            start = add64(start, step);
+        }
+    }
+    return sum64(sum);
 }
 
 TARGET static void NAME(plain)(const uint8_t *source, uint8_t *destination, size_t bytes, int stream)
@@ -216,7 +325,7 @@ TARGET static void NAME(plain)(const uint8_t *source, uint8_t *destination, size
 static void NAME(fence)(void) { FENCE(); }
 
 static const Path NAME(path) = {
-    PATH_NAME, NAME(available), NAME(copy), NAME(hash), NAME(plain), NAME(fence),
+    PATH_NAME, NAME(available), NAME(copy), NAME(copy_and_hash), NAME(hash), NAME(plain), NAME(fence),
 };
 
 #undef NAME
@@ -231,6 +340,18 @@ static const Path NAME(path) = {
 #undef gather8
 #undef gather16
 #undef gather32
+#undef half
+#undef hload
+#undef hstore
+#undef lo8
+#undef hi8
+#undef lo16
+#undef hi16
+#undef lo32
+#undef hi32
+#undef lo64
+#undef hi64
+#undef NARROW
 #undef add64
 #undef add32
 #undef xor_

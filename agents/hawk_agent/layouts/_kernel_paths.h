@@ -29,6 +29,14 @@ static uint64_t hash_units(const uint8_t *from, int64_t bytes, uint64_t logical,
     return sum;
 }
 
+/* Whether a block is a matrix of elements, contiguous down its columns at the source and along its rows at the
+ * destination, small enough for the stage. */
+static inline int transposes(const Block *b)
+{
+    return b->run <= 8 && (b->run & (b->run - 1)) == 0 && b->row_source == b->run && b->run_destination == b->run &&
+           b->rows * b->runs * b->run <= STAGE;
+}
+
 static int always(void) { return 1; }
 
 /* ---- portable: 64-bit words and no assumption but little-endian ---- */
@@ -113,6 +121,18 @@ static inline uint64_t x86_sum64(__m128i v)
 #define splat64(x) _mm_set1_epi64x((int64_t)(x))
 #define iota() _mm_set_epi64x(1, 0)
 #define sum64 x86_sum64
+#define NARROW hash_portable
+#define half __m128i
+#define hload(p) _mm_loadu_si128((const __m128i *)(p))
+#define hstore(p, v) _mm_storeu_si128((__m128i *)(p), v)
+#define lo8 _mm_unpacklo_epi8
+#define hi8 _mm_unpackhi_epi8
+#define lo16 _mm_unpacklo_epi16
+#define hi16 _mm_unpackhi_epi16
+#define lo32 _mm_unpacklo_epi32
+#define hi32 _mm_unpackhi_epi32
+#define lo64 _mm_unpacklo_epi64
+#define hi64 _mm_unpackhi_epi64
 #define PREFETCH(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)
 #define FENCE() _mm_sfence()
 #include "_kernel_path.h"
@@ -150,6 +170,18 @@ static int available_avx2(void) { return __builtin_cpu_supports("avx2"); }
 #define splat64(x) _mm256_set1_epi64x((int64_t)(x))
 #define iota() _mm256_set_epi64x(3, 2, 1, 0)
 #define sum64 avx2_sum64
+#define NARROW hash_sse2
+#define half __m128i
+#define hload(p) _mm_loadu_si128((const __m128i *)(p))
+#define hstore(p, v) _mm_storeu_si128((__m128i *)(p), v)
+#define lo8 _mm_unpacklo_epi8
+#define hi8 _mm_unpackhi_epi8
+#define lo16 _mm_unpacklo_epi16
+#define hi16 _mm_unpackhi_epi16
+#define lo32 _mm_unpacklo_epi32
+#define hi32 _mm_unpackhi_epi32
+#define lo64 _mm_unpacklo_epi64
+#define hi64 _mm_unpackhi_epi64
 #define PREFETCH(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)
 #define FENCE() _mm_sfence()
 #include "_kernel_path.h"
@@ -212,6 +244,18 @@ AVX512_GATHER(32, avx512_half32)
 #define splat64(x) _mm512_set1_epi64((int64_t)(x))
 #define iota() _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0)
 #define sum64(a) ((uint64_t)_mm512_reduce_add_epi64(a))
+#define NARROW hash_avx2
+#define half __m128i
+#define hload(p) _mm_loadu_si128((const __m128i *)(p))
+#define hstore(p, v) _mm_storeu_si128((__m128i *)(p), v)
+#define lo8 _mm_unpacklo_epi8
+#define hi8 _mm_unpackhi_epi8
+#define lo16 _mm_unpacklo_epi16
+#define hi16 _mm_unpackhi_epi16
+#define lo32 _mm_unpacklo_epi32
+#define hi32 _mm_unpackhi_epi32
+#define lo64 _mm_unpacklo_epi64
+#define hi64 _mm_unpackhi_epi64
 #define PREFETCH(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)
 #define FENCE() _mm_sfence()
 #include "_kernel_path.h"
@@ -245,6 +289,18 @@ static inline uint64x2_t neon_pair(uint64_t low, uint64_t high) { return vcombin
 #define splat64(x) vdupq_n_u64((uint64_t)(x))
 #define iota() neon_pair(0, 1)
 #define sum64 vaddvq_u64
+#define NARROW hash_portable
+#define half uint8x16_t
+#define hload(p) vld1q_u8((const uint8_t *)(p))
+#define hstore(p, v) vst1q_u8((uint8_t *)(p), v)
+#define lo8 vzip1q_u8
+#define hi8 vzip2q_u8
+#define lo16(a, b) vreinterpretq_u8_u16(vzip1q_u16(vreinterpretq_u16_u8(a), vreinterpretq_u16_u8(b)))
+#define hi16(a, b) vreinterpretq_u8_u16(vzip2q_u16(vreinterpretq_u16_u8(a), vreinterpretq_u16_u8(b)))
+#define lo32(a, b) vreinterpretq_u8_u32(vzip1q_u32(vreinterpretq_u32_u8(a), vreinterpretq_u32_u8(b)))
+#define hi32(a, b) vreinterpretq_u8_u32(vzip2q_u32(vreinterpretq_u32_u8(a), vreinterpretq_u32_u8(b)))
+#define lo64(a, b) vreinterpretq_u8_u64(vzip1q_u64(vreinterpretq_u64_u8(a), vreinterpretq_u64_u8(b)))
+#define hi64(a, b) vreinterpretq_u8_u64(vzip2q_u64(vreinterpretq_u64_u8(a), vreinterpretq_u64_u8(b)))
 #define PREFETCH(p) __builtin_prefetch(p)
 #define FENCE() __sync_synchronize()
 #include "_kernel_path.h"

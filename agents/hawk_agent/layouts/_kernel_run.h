@@ -67,6 +67,8 @@ static inline int next_block(Walk *w)
 /* ---- fetching ahead: the lines of the next group of blocks, one for each line written ---- */
 
 #define LINES_MOST 1024
+#define DISTANCE 8192 /* bytes: nearer comes too late, farther has left the nearest cache when its turn comes */
+#define DENSE 4096    /* bytes that are read without gaps: a page of memory, no need to join more */
 
 /* How many loops outside the block join its group: as many as make what is read dense and still small.
  * Pages of tokens interleave the heads: one head is 256 bytes here and there, all heads are the page. */
@@ -75,6 +77,8 @@ static int group_loops(const Walk *walk, const Block *block)
     int64_t bytes = block->rows * block->runs * block->run;
     int64_t span = (block->rows - 1) * block->row_source + (block->runs - 1) * block->run_source + block->run;
     int joined = 0;
+    if (span <= 2 * bytes && bytes >= DENSE)
+        return 0;
     for (int i = walk->outer - 1; i >= 0 && stepless(&walk->program->loop[i]); i--) {
         const Loop *loop = &walk->program->loop[i];
         if (loop->count > LINES_MOST * 64 / bytes || loop->source > INT32_MAX / loop->count)
@@ -83,6 +87,8 @@ static int group_loops(const Walk *walk, const Block *block)
         span += (loop->count - 1) * loop->source;
         if (span <= 2 * bytes)
             joined = walk->outer - i;
+        if (joined && bytes >= DENSE)
+            break;
     }
     return joined;
 }
@@ -138,10 +144,8 @@ static int group_lines(const Walk *walk, const Block *block, int joined, int32_t
 static uint64_t copy_and_hash(const Path *path, const Block *block, const uint8_t *from, uint8_t *to, uint64_t logical,
                               const Key *key, Ahead ahead, int stream)
 {
-    if (block->rows * block->runs * block->run <= NEAR_BYTES) {
-        path->copy(block, from, to, ahead, stream);
-        return path->hash(block, from, logical, key);
-    }
+    if (block->rows * block->runs * block->run <= NEAR_BYTES)
+        return path->copy_and_hash(block, from, to, logical, key, ahead, stream);
     const int64_t most = block->run < NEAR_BYTES ? NEAR_BYTES / block->run : 1;
     uint64_t sum = 0;
     for (int64_t i = 0; i < block->rows; i++)
@@ -150,12 +154,50 @@ static uint64_t copy_and_hash(const Path *path, const Block *block, const uint8_
             piece.rows = 1;
             piece.runs = block->runs - j < most ? block->runs - j : most;
             const uint8_t *start = from + i * block->row_source + j * block->run_source;
-            path->copy(&piece, start, to + i * block->row_destination + j * block->run_destination, ahead, stream);
-            sum += path->hash(&piece, start, logical + (uint64_t)(i * block->row_logical + j * block->run_logical), key);
+            sum += path->copy_and_hash(&piece, start, to + i * block->row_destination + j * block->run_destination,
+                                       logical + (uint64_t)(i * block->row_logical + j * block->run_logical), key, ahead,
+                                       stream);
             if (ahead.lines)
                 ahead.lines += piece.runs * piece.run / 64;
         }
     return sum;
+}
+
+/* The walk that goes ahead of a copy, from group to group, and says what to fetch meanwhile. */
+typedef struct {
+    Walk walk;
+    int going;
+    int64_t blocks, here; /* in a group; the number of the block whose turn it is */
+    int64_t each;         /* lines of a block */
+    const uint8_t *base;
+    int32_t lines[LINES_MOST];
+} Scout;
+
+static void start_scout(Scout *scout, const Walk *walk, const Block *block)
+{
+    const int64_t bytes = block->rows * block->runs * block->run;
+    const int joined = group_loops(walk, block);
+    scout->walk = *walk;
+    scout->walk.outer -= joined;
+    scout->blocks = 1;
+    for (int i = 0; i < joined; i++)
+        scout->blocks *= walk->program->loop[walk->outer - 1 - i].count;
+    scout->here = 0;
+    scout->each = bytes / 64;
+    scout->base = NULL;
+    scout->going = scout->walk.outer && group_lines(walk, block, joined, scout->lines);
+    for (int64_t far = DISTANCE / (scout->blocks * bytes); far > 1 && scout->going; far--)
+        scout->going = next_block(&scout->walk);
+}
+
+/* What to fetch while the next block moves. */
+static Ahead look_ahead(Scout *scout)
+{
+    if (scout->here == 0 && scout->going && (scout->going = next_block(&scout->walk)))
+        scout->base = scout->walk.source->bytes + source_at(&scout->walk);
+    const Ahead ahead = {scout->base, scout->going ? scout->lines + scout->here * scout->each : NULL};
+    scout->here = scout->here + 1 < scout->blocks ? scout->here + 1 : 0;
+    return ahead;
 }
 
 static uint64_t run_copy(const Path *path, const Program *p, const Side *source, const Side *destination,
@@ -163,36 +205,19 @@ static uint64_t run_copy(const Path *path, const Program *p, const Side *source,
 {
     Walk walk;
     Block block;
-    int32_t lines[LINES_MOST];
+    Scout scout;
     uint64_t sum = 0;
     start_walk(&walk, &block, p, source, destination);
-    const int joined = group_loops(&walk, &block);
-    int64_t group = 1; /* blocks */
-    for (int i = 0; i < joined; i++)
-        group *= p->loop[walk.outer - 1 - i].count;
-    Walk scout = walk; /* goes from group to group, one ahead */
-    scout.outer -= joined;
-    Ahead ahead = {NULL, stream && scout.outer && group_lines(&walk, &block, joined, lines) ? lines : NULL};
-    const int64_t each = block.rows * block.runs * block.run / 64;
-    int64_t here = 0;
+    if (stream)
+        start_scout(&scout, &walk, &block);
     do {
         const uint8_t *from = source->bytes + source_at(&walk);
-        if (ahead.lines) {
-            if (here == 0 && next_block(&scout))
-                ahead.base = source->bytes + source_at(&scout);
-            else if (here == 0)
-                ahead.lines = NULL;
-            else
-                ahead.lines = lines + here * each;
-        }
         uint8_t *to = destination->bytes + destination_at(&walk);
+        const Ahead ahead = stream ? look_ahead(&scout) : (Ahead){NULL, NULL};
         if (key)
             sum += copy_and_hash(path, &block, from, to, (uint64_t)walk.logical, key, ahead, stream);
         else
             path->copy(&block, from, to, ahead, stream);
-        here = here + 1 < group ? here + 1 : 0;
-        if (ahead.lines && here == 0)
-            ahead.lines = lines;
     } while (next_block(&walk));
     return sum;
 }

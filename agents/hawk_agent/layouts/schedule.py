@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 LINE = 64
 BLOCK = 8192
 """Bytes of a block: two of them, the one moved and the one fetched, fit the first-level cache."""
+WORD = 8
+PAGE = 4096
 STRETCH = 4096
 """Bytes written in one go from which a page of memory is worth the visit."""
 
@@ -48,7 +50,7 @@ def _schedule(program: Program, pages: tuple[int, int]) -> list[Program]:
     beside = outer.pop(near)
     return [
         done
-        for before, coarse, fine in _split(beside, BLOCK // LINE)
+        for before, coarse, fine in _split(beside, _turns_beside(program.run, beside, inner))
         for done in _arrange(advance(program, beside, before), [*outer, *coarse], (fine,), inner, pages)
     ]
 
@@ -61,6 +63,17 @@ def _nearest(outer: list[Loop], inner: Loop, run: int) -> int | None:
     near = min(sharing)[1]
     between = prod(loop.count for loop in outer[near + 1 :]) * inner.count
     return near if inner.count * run >= LINE or between * LINE > BLOCK else None
+
+
+def _turns_beside(run: int, beside: Loop, inner: Loop) -> int:
+    """How many turns of the loop beside the innermost one block takes.
+
+    Where single elements are transposed they make squares: as many as are a line of the source, or four
+    lines where each line of the square is on a memory page of its own, whose visit must pay.
+    """
+    if beside.source != run or inner.destination != run or run > WORD:
+        return BLOCK // LINE
+    return (LINE if inner.source < PAGE else 4 * LINE) // run
 
 
 def _arrange(

@@ -24,7 +24,7 @@ PAIRS = (
     ("tiles-16x16", "pages-nhd"),
     ("row-major", "nz"),
 )
-SAMPLE = 64
+SAMPLE = 256
 _KEY = 0x5EED
 
 

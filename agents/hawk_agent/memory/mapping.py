@@ -49,9 +49,14 @@ def _require_seal(descriptor: int, label: str) -> None:
 
 
 def map_memory(descriptor: int, nbytes: int, *, writable: bool, label: str) -> mmap.mmap:
-    """A shared mapping of the first `nbytes`, with its pages in place. RegionError when there is no room."""
+    """A shared mapping of the first `nbytes`. RegionError when there is no room.
+
+    A writable one has its pages in place: it is an engine's memory, and must not run out later. One to read
+    is a peer's, whose pages are there; it is mapped as it is read, or the first transfer out of a pool of
+    gigabytes would wait (a seventh of a second a gigabyte) for pages that it doesn't touch.
+    """
     protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-    flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
+    flags = mmap.MAP_SHARED | (mmap.MAP_POPULATE if writable else 0)
     try:
         return mmap.mmap(descriptor, nbytes, flags=flags, prot=protection)
     except (OSError, ValueError) as error:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hawk_operator.cluster_api import ClusterApi, Object
+    from hawk_operator.schema_check import Schema
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +65,9 @@ def due(wanted: Object, present: Mapping[str, Mapping[str, object]]) -> bool:
     return marks.get(labels.SHIPPED) == "true" and bool(missing(wanted, live))
 
 
-def apply_shipped(api: ClusterApi, present: Iterable[Object]) -> list[Object]:
-    """Apply the shipped classes that are due; gives them as they were written."""
+def apply_shipped(api: ClusterApi, present: Iterable[Object], schema: Schema) -> list[Object]:
+    """Apply the shipped classes that are due, as far as the cluster knows their fields; gives them as they
+    were written."""
     by_name = {body["metadata"]["name"]: body for body in present}
-    return [api.apply(CLASS, wanted) for wanted in bodies() if due(wanted, by_name)]
+    fitting = [{**body, "spec": schema.fit(CLASS.kind, "spec", body["spec"])} for body in bodies()]
+    return [api.apply(CLASS, wanted) for wanted in fitting if due(wanted, by_name)]

@@ -120,16 +120,15 @@ class Resync(Periodic):
         now = time.monotonic()
         if now - self._kept_house < _HOUSEKEEPING_SECONDS:
             return
-        outermost, limits = schema_check.lacking(self._needed, schema_check.served(self._context.api))
-        if limits != self._context.shared.schema_lacks:
-            self._context.shared.schema_lacks = limits
-        if outermost:
+        schema = schema_check.compare(self._needed, schema_check.served(self._context.api))
+        self._context.shared.schema = schema
+        for kind, lacking in schema.lacking.items():
             _log.warning(
-                "schema: the served HawkPool lacks %s; apply this release's CRDs", ", ".join(outermost)
+                "schema: the served %s lacks %s; apply this release's CRDs", kind, ", ".join(sorted(lacking))
             )
         present = self._context.snapshot.classes()
         if present is not None and self._context.access.usable("patch", CLASS):
-            for body in classes.apply_shipped(self._context.api, present):
+            for body in classes.apply_shipped(self._context.api, present, schema):
                 _log.info("applied AcceleratorClass %s", body["metadata"]["name"])
                 self._context.snapshot.put_class(body)
                 self._context.metrics.writes.labels(CLASS.plural, "apply").inc()

@@ -74,8 +74,25 @@ ACCESS_REVIEW: Final = Kind(
 
 @cache
 def lightkube_class(kind: Kind) -> Any:
-    """The lightkube class for a kind: objects are plain dictionaries, so nothing unknown is lost."""
-    from lightkube.generic_resource import create_global_resource, create_namespaced_resource  # noqa: PLC0415
+    """The lightkube class for a kind: objects are plain dictionaries, so nothing unknown is lost.
 
-    make = create_namespaced_resource if kind.namespaced else create_global_resource
-    return make(kind.group, kind.version, kind.kind, kind.plural)
+    It isn't in lightkube's registry, where a kind has one class a process and a second maker is refused.
+    """
+    from lightkube import generic_resource as generic  # noqa: PLC0415
+    from lightkube.core.resource import ApiInfo  # noqa: PLC0415
+
+    main, status = (
+        (generic.GenericNamespacedResource, generic.GenericNamespacedStatus)
+        if kind.namespaced
+        else (generic.GenericGlobalResource, generic.GenericGlobalStatus)
+    )
+    info = generic.create_api_info(kind.group, kind.version, kind.kind, kind.plural)
+    under = ApiInfo(
+        resource=info.resource,
+        parent=info.resource,
+        plural=info.plural,
+        verbs=["get", "patch", "put"],
+        action="status",
+    )
+    made = type(f"{kind.kind}Status", (status,), {"_api_info": under})
+    return type(kind.kind, (main,), {"_api_info": info, "Status": made})

@@ -140,12 +140,16 @@ class Operator:
 
         Waits until the cluster serves HawkPools and answers; None when asked to end before that.
         """
+        from hawk_operator import schema_check  # noqa: PLC0415
         from hawk_operator.trust_loop import signs_here  # noqa: PLC0415
 
         said = ""
         while not self._stop.is_set() and not self._leadership.lost.is_set():
             try:
                 context.api.document(f"/apis/{POOL.group}/{POOL.version}")
+                context.shared.schema = schema_check.compare(
+                    schema_check.needed(), schema_check.served(context.api)
+                )
                 allowed = [kind for kind in (NODE, CLASS) if context.access.usable("watch", kind)]
                 return allowed, signs_here(context)
             except NotFoundError as error:

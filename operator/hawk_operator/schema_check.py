@@ -1,22 +1,29 @@
-"""Whether the cluster serves the HawkPool that this release knows.
+"""Whether the cluster serves the kinds that this release knows.
 
-Helm leaves CRDs alone on upgrades, and an API server drops unknown fields without a word. A limit that is
-dropped means "no limit", so while one is missing nothing is scaled up. The served schema is read from the
-OpenAPI document, which every service account may read.
+CRDs may be older than the operator: where they are applied by others, and for a moment in each upgrade. An
+API server drops unknown fields of a user's object without a word, and a limit that is dropped means "no
+limit", so while one is missing nothing is scaled up. What we apply it refuses as a whole where one field is
+unknown, so such fields are left out (`fit`). The served schema is read from the OpenAPI document, which every
+service account may read.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from hawk_api.base import API_VERSION
+from hawk_api.base import API_VERSION, GROUP
+from hawk_api.fitting import without
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hawk_operator.cluster_api import ClusterApi
+
+_Object = dict[str, Any]
 
 LIMITS: Final = (
     "spec.groups[].replicas.max",
@@ -43,32 +50,59 @@ def fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
         yield from fields(schema["additionalProperties"], f"{path}{{}}")
 
 
-def needed() -> frozenset[str]:
-    """The paths under spec and status that this release's HawkPool has."""
-    from importlib import resources  # noqa: PLC0415 - read once
+@dataclass(frozen=True)
+class Schema:
+    """What the served kinds lack, as far as it was looked at."""
 
-    text = (resources.files("hawk_api") / "crds" / "hawkpools.yaml").read_text()
-    [version] = yaml.safe_load(text)["spec"]["versions"]
-    return _ours(version["schema"]["openAPIV3Schema"])
+    lacking: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Paths under spec and status by kind, outermost only."""
+    limits: tuple[str, ...] = ()
+    """Those of HawkPool that limit something."""
+
+    def fit(self, kind: str, part: str, value: _Object) -> _Object:
+        """A spec or status (`part`) without the fields that the served kind lacks."""
+        lacking = self.lacking.get(kind)
+        return without(value, lacking, part) if lacking else value
 
 
-def served(api: ClusterApi) -> frozenset[str]:
-    """The paths that the cluster serves. Raises ApiCallError, NotFoundError where there is no CRD."""
+def needed() -> dict[str, frozenset[str]]:
+    """The paths under spec and status that this release has, by kind."""
+    found = {}
+    for file in (resources.files("hawk_api") / "crds").iterdir():
+        if file.name.endswith(".yaml"):
+            body = yaml.load(file.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+            [version] = body["spec"]["versions"]
+            found[body["spec"]["names"]["kind"]] = _ours(version["schema"]["openAPIV3Schema"])
+    return found
+
+
+def served(api: ClusterApi) -> dict[str, frozenset[str]]:
+    """The paths that the cluster serves, by kind. Raises ApiCallError, NotFoundError where there is no
+    CRD."""
     document = api.document(f"/openapi/v3/apis/{API_VERSION}")
+    found = {}
     for schema in ((document.get("components") or {}).get("schemas") or {}).values():
-        kinds = schema.get("x-kubernetes-group-version-kind") or ()
-        if any(item.get("kind") == "HawkPool" for item in kinds):
-            return _ours(schema)
-    return frozenset()
+        for item in schema.get("x-kubernetes-group-version-kind") or ():
+            if item.get("group") == GROUP:
+                found[str(item["kind"])] = _ours(schema)
+    return found
 
 
-def lacking(wanted: frozenset[str], present: frozenset[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(all fields that are missing, outermost only; those of them that limit)."""
-    gone = wanted - present
-    outermost = tuple(
-        sorted(path for path in gone if not any(path.startswith(f"{other}.") for other in gone))
+def compare(wanted: Mapping[str, frozenset[str]], present: Mapping[str, frozenset[str]]) -> Schema:
+    """What is missing; a kind that isn't served at all is no matter of its fields."""
+    lacking = {kind: _outermost(paths - present[kind]) for kind, paths in wanted.items() if kind in present}
+    limits = tuple(
+        path for path in LIMITS if path in wanted["HawkPool"] - present.get("HawkPool", frozenset())
     )
-    return outermost, tuple(path for path in LIMITS if path in gone)
+    return Schema({kind: paths for kind, paths in lacking.items() if paths}, limits)
+
+
+def _outermost(paths: frozenset[str]) -> frozenset[str]:
+    return frozenset(
+        path
+        for path in paths
+        if not any(path.startswith((f"{other}.", f"{other}[", f"{other}{{")) for other in paths)
+    )
 
 
 def _ours(schema: Mapping[str, Any]) -> frozenset[str]:

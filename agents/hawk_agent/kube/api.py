@@ -12,13 +12,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import httpx2
 from lightkube import ApiError, AsyncClient, KubeConfig
-from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+from lightkube.core.resource import ApiInfo
+from lightkube.generic_resource import (
+    GenericGlobalResource,
+    GenericGlobalStatus,
+    GenericNamespacedResource,
+    create_api_info,
+)
 
 from hawk_agent.errors import HawkAgentError
+from hawk_api import fitting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -28,12 +36,33 @@ WATCH_SECONDS: Final = 50
 MANAGER: Final = "hawk-agent"
 API: Final = "hawkpool.dev/v1alpha1"
 
-_HawkNode = create_global_resource("hawkpool.dev", "v1alpha1", "HawkNode", "hawknodes")
-_Node = create_global_resource("", "v1", "Node", "nodes")
-_Lease = create_namespaced_resource("coordination.k8s.io", "v1", "Lease", "leases")
+
+class _HawkNode(GenericGlobalResource):
+    _api_info = create_api_info("hawkpool.dev", "v1alpha1", "HawkNode", "hawknodes")
+
+
+class _HawkNodeStatus(GenericGlobalStatus):
+    _api_info = ApiInfo(
+        resource=_HawkNode._api_info.resource,
+        parent=_HawkNode._api_info.resource,
+        plural="hawknodes",
+        verbs=["patch"],
+        action="status",
+    )
+
+
+class _Node(GenericGlobalResource):
+    _api_info = create_api_info("", "v1", "Node", "nodes")
+
+
+class _Lease(GenericNamespacedResource):
+    _api_info = create_api_info("coordination.k8s.io", "v1", "Lease", "leases")
+
 
 Object = dict[str, Any]
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 class ApiCallError(HawkAgentError):
@@ -58,6 +87,7 @@ class NodeApi:
         self._node = node
         self._namespace = system_namespace
         self._client = _client()
+        self._lacking: frozenset[str] = frozenset()
 
     async def ensure(self) -> None:
         """Make the HawkNode be there, owned by its Node where there is one."""
@@ -74,10 +104,21 @@ class NodeApi:
         await self._call("apply hawknode", lambda: self._client.apply(_HawkNode.from_dict(body), force=True))
 
     async def publish(self, status: Object) -> None:
-        """Apply the status."""
+        """Apply the status; without the fields that an older CRD doesn't know, which is said once."""
+        try:
+            await self._publish(fitting.without(status, self._lacking, "status"))
+        except ApiCallError as error:
+            lacking = fitting.undeclared(str(error)) - self._lacking
+            if not lacking:
+                raise
+            log.warning("the served HawkNode lacks %s; apply this release's CRDs", ", ".join(sorted(lacking)))
+            self._lacking |= lacking
+            await self._publish(fitting.without(status, self._lacking, "status"))
+
+    async def _publish(self, status: Object) -> None:
         body = {"apiVersion": API, "kind": "HawkNode", "metadata": {"name": self._node}, "status": status}
         await self._call(
-            "apply hawknode status", lambda: self._client.apply(_HawkNode.Status.from_dict(body), force=True)
+            "apply hawknode status", lambda: self._client.apply(_HawkNodeStatus.from_dict(body), force=True)
         )
 
     async def get(self) -> Object:

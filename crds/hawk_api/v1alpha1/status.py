@@ -46,3 +46,6 @@ class DecisionRecord(ReportModel):
     """What the decision expects, such as ttft: 180ms."""
     inputs: Annotated[dict[str, Value], Field(max_length=32)] = Field(default_factory=dict)
     """What the decision was made from, such as requestRate: 12.5."""
+    observed: Annotated[dict[str, Value], Field(max_length=32)] = Field(default_factory=dict)
+    """What came of it, under the names of the prediction: measured when its replicas had been ready for a
+    window (readyAfterSeconds says after how long they were), and again when the next decision came."""

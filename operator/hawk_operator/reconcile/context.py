@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hawk_api.names import label_value
+from hawk_operator.schema_check import Schema
 from hawk_operator.wiring.peers import Wiring
 from hawk_operator.workqueue import WIRING
 
@@ -29,8 +30,8 @@ class Shared:
     """Results that one kind of work leaves for the others."""
 
     wiring: Wiring = field(default_factory=Wiring)
-    schema_lacks: tuple[str, ...] = ()
-    """Fields that limit something and that the served CRD doesn't have."""
+    schema: Schema = field(default_factory=Schema)
+    """What the served CRDs don't have."""
     draining: dict[Key, frozenset[tuple[str, str]]] = field(default_factory=dict)
     """(node, group) of the workers of each pool that are being emptied."""
     wiring_pause: float = 0.0

@@ -159,7 +159,7 @@ class PoolReconciler:
         if case.violations or verdicts.paused(pool):
             return None
         decided = decision.replicas if decision is not None and decision.act else None
-        goal = planning.goals(groups, decided, may_grow=not self._context.shared.schema_lacks)
+        goal = planning.goals(groups, decided, may_grow=not self._context.shared.schema.limits)
         work = {group.spec.name: _work(case, group, window) for group in groups}
         return planning.make(pool, groups, goal, case.classes, work, now=case.now)
 

@@ -49,7 +49,7 @@ class Reporter:
         records = status.decisions(pool.status.decisions, decision)
         said = records[0].message if records else ""
         sides = sides_of(pool.spec, case.owner, case.seen.nodes, case.agents.values())
-        lacks = verdicts.schema(context.shared.schema_lacks)
+        lacks = verdicts.schema(context.shared.schema.limits)
         return Facts(
             pool=pool,
             violations=case.violations,
@@ -90,7 +90,7 @@ class Reporter:
 
     def write(self, body: Object, made: HawkPoolStatus) -> None:
         """Apply a status where it differs from the present one. A pool that is gone meanwhile is no error."""
-        wanted = made.to_dict()
+        wanted = self._context.shared.schema.fit(POOL.kind, "status", made.to_dict())
         present = body.get("status")
         if present and wanted == HawkPoolStatus.model_validate(present).to_dict():
             return

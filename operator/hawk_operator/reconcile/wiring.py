@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
@@ -57,7 +57,8 @@ class WiringReconciler:
         touched = set(moved(shared.wiring, wiring))
         shared.wiring = wiring
         shared.wiring_pause = min(_LONGEST_PAUSE, _PAUSE * (time.monotonic() - begun))
-        terms = terms_of(pools, by_pool, dict(shared.draining))
+        known = "spec.pools" not in shared.schema.lacking.get(NODE.kind, ())
+        terms = terms_of(pools, by_pool, dict(shared.draining)) if known else {}
         wanted = {
             name: spec_of(agent, wiring.peers.get(name, ()), agents, terms.get(name, ()))
             for name, agent in agents.items()
@@ -75,9 +76,12 @@ class WiringReconciler:
             if touched & (side.prefill | side.decode):
                 self._context.queue.add(key)
 
+    def _fitting(self, wanted: NodeSpec) -> dict[str, Any]:
+        return self._context.shared.schema.fit(NODE.kind, "spec", wanted.to_dict())
+
     def _write(self, name: str, wanted: NodeSpec) -> None:
         try:
-            body = self._context.api.apply(NODE, {"metadata": {"name": name}, "spec": wanted.to_dict()})
+            body = self._context.api.apply(NODE, {"metadata": {"name": name}, "spec": self._fitting(wanted)})
         except NotFoundError:
             return
         self._context.snapshot.take(NODE, None, body)

@@ -14,6 +14,7 @@ from hawk_api.v1alpha1 import HawkPoolStatus, Role
 from hawk_api.v1alpha1.hawkpool import MAX_DECISIONS
 from hawk_api.v1alpha1.status import DecisionRecord, GroupStatus
 from hawk_operator.status import conditions
+from hawk_operator.status.outcomes import followed
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -41,7 +42,7 @@ def build(facts: Facts, decision: Decision | None, before: HawkPoolStatus, now: 
         ratio=ratio_of(facts.groups),
         ttft=_latency(window.prefill.ttft if window else None, spec.objectives.ttft, before.ttft),
         itl=_latency(window.decode.itl if window else None, spec.objectives.itl, before.itl),
-        decisions=decisions(before.decisions, decision),
+        decisions=followed(before.decisions, decisions(before.decisions, decision), facts, now),
     )
 
 

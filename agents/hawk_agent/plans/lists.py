@@ -48,14 +48,16 @@ class Batch:
     programs: tuple[Program, ...] = ()
 
 
-def direct(nest: Nest, tables: tuple[Table, Table], most: int = DESCRIPTORS) -> Iterator[Batch]:
-    """Every run as a descriptor."""
+def direct(nest: Nest, tables: tuple[Table, Table], room: int, most: int = DESCRIPTORS) -> Iterator[Batch]:
+    """Every run as a descriptor, `room` bytes at a time."""
     for move in nest.moves:
-        for first in range(0, move.runs, most):
-            for piece in part(move, first, min(most, move.runs - first)):
-                source = _starts(piece, piece.loops, 0, tables[0], nest.pages[0])
-                target = _starts(piece, piece.loops, 1, tables[1], nest.pages[1])
-                yield _merged(source, target, piece.run)
+        for program in shorten(move, room):
+            each = min(most, room // program.run)
+            for first in range(0, program.runs, each):
+                for piece in part(program, first, min(each, program.runs - first)):
+                    source = _starts(piece, piece.loops, 0, tables[0], nest.pages[0])
+                    target = _starts(piece, piece.loops, 1, tables[1], nest.pages[1])
+                    yield _merged(source, target, piece.run)
 
 
 def bounced(nest: Nest, table: Table, room: int, most: int = DESCRIPTORS) -> Iterator[Batch]:
@@ -67,7 +69,7 @@ def bounced(nest: Nest, table: Table, room: int, most: int = DESCRIPTORS) -> Ite
         for program in shorten(move, room):
             outer, inner = _stretch(program, room)
             stretch = program.run * prod(loop.count for loop in inner)
-            each = max(1, min(most, room // stretch))
+            each = min(most, room // stretch)
             ordered = replace(program, loops=(*outer, *inner))
             inside, turns = prod(loop.count for loop in inner), prod(loop.count for loop in outer)
             for first in range(0, turns, each):

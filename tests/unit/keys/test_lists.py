@@ -49,7 +49,7 @@ def test_any_layout_becomes_any_other_through_lists(pair, dtype, seed, room, mos
     tables = tuple(None if side.table is None else np.array(side.table, np.int64) for side in pair)
 
     direct = before.copy()
-    for batch in lists.direct(nest, tables, most):
+    for batch in lists.direct(nest, tables, room, most):
         fetch(batch, data.view(np.uint8), direct.view(np.uint8))
         assert len(batch.lengths) <= most
     bounced = before.copy()
@@ -75,4 +75,4 @@ def test_a_buffer_makes_few_descriptors_of_many_runs(source, target, few):
 
     assert bounce(nest, data, actual, tables, 1 << 20, lists.DESCRIPTORS) <= few
     assert np.array_equal(actual, expected)
-    assert sum(len(batch.lengths) for batch in lists.direct(nest, tables)) > 4 * few
+    assert sum(len(batch.lengths) for batch in lists.direct(nest, tables, 1 << 20)) > 4 * few

@@ -1,0 +1,3 @@
+from tests.unit.agent.conftest import house
+
+__all__ = ["house"]

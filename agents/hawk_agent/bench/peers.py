@@ -98,7 +98,7 @@ def peer(name: str, mebibytes: int) -> Iterator[Peer]:
     """
     if name not in _RECIPES:
         raise BenchError(f"peer: {name!r} isn't known; use one of {', '.join(_RECIPES)}")
-    python = _environment(name)
+    python = environment(name)
     root = Path(hawk_agent.__file__).parents[1]
     with tempfile.TemporaryFile("w+", encoding="utf-8") as log:
         process = subprocess.Popen(
@@ -130,7 +130,7 @@ def _stop(process: subprocess.Popen[str]) -> None:
             pipe.close()
 
 
-def _environment(name: str) -> Path:
+def environment(name: str) -> Path:
     """The peer's interpreter, in a cache outside the project."""
     base = (
         os.environ.get("HAWK_CACHE")

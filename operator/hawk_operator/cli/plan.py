@@ -10,13 +10,14 @@ from rich.console import Group, RenderableType
 from hawk_api.models import preset
 from hawk_operator.cli.output import Output, OutputOption, emit, fail, rows
 from hawk_operator.cli.subject import Subject, assumed, changed, from_cluster, from_file
+from hawk_operator.payoff.amounts import amount, figure
 from hawk_operator.payoff.assumptions import Given
 from hawk_operator.payoff.checks import InputError, share
 from hawk_operator.payoff.plan import Answer
 from hawk_operator.payoff.plan import answer as plan_answer
 from hawk_operator.payoff.question import ask
 from hawk_operator.payoff.recommend import Recommendation, recommend
-from hawk_operator.payoff.results import figure, plan_data
+from hawk_operator.payoff.results import plan_data
 from hawk_operator.payoff.scenario import Drafter
 from hawk_operator.payoff.turning import turning_points
 from hawk_operator.payoff.work import ModelWork
@@ -225,12 +226,12 @@ def _ranged(one: dict[str, Any]) -> str:
 
 def _turns(found: list[dict[str, Any]]) -> RenderableType:
     def shown(value: float | None) -> str:
-        return "never" if value is None else f"{value:,.4g}"
+        return "never" if value is None else amount(value, "")
 
     lines = (
         (
             turn["input"],
-            f"{turn['present']:,.4g} {turn['unit']}",
+            amount(turn["present"], turn["unit"]),
             shown(turn["turns_below"]),
             shown(turn["turns_above"]),
         )
@@ -252,7 +253,7 @@ def _assumed(found: list[dict[str, Any]]) -> str:
     count = f"{len(found)} inputs; --explain lists them with sources."
     if not defaults:
         return count
-    named = ", ".join(f"{one['name']} {one['value']:,.6g} {one['unit']}" for one in defaults)
+    named = ", ".join(f"{one['name']} {amount(one['value'], one['unit'])}" for one in defaults)
     return f"Not given, so by default: {named}. {count}"
 
 
@@ -261,7 +262,7 @@ def _explained(found: list[dict[str, Any]]) -> RenderableType:
         if isinstance(one["value"], str):
             return str(one["value"])
         span = "" if one["low"] is None else f" ({one['low']:g}-{one['high']:g})"
-        return f"{one['value']:,.6g}{span}"
+        return f"{amount(one['value'], one['unit'])}{span}"
 
-    lines = ((one["name"], value(one), one["unit"], one["source"], one["option"]) for one in found)
-    return rows("What this rests on", ("input", "#value", "unit", "source", "changed by"), lines)
+    lines = ((one["name"], value(one), one["source"], one["option"]) for one in found)
+    return rows("What this rests on", ("input", "#value", "source", "changed by"), lines)

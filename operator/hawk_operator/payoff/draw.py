@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import itertools
 import re
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from .charts import Bars, Chart, Lines, Spans, as_csv
@@ -21,13 +22,17 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "as_svg", "write"]
 
 FORMATS = (".png", ".svg", ".csv")
-INK, PALE, GRID = "#1f2933", "#9aa5b1", "#e4e7eb"
+FEW_DECADES = 2000.0
+"""Ratio of a logarithmic axis below which 2 and 5 are marked between the powers of ten."""
+INK, SOFT, PALE, GRID, PAPER = "#1f2933", "#52606d", "#9aa5b1", "#e4e7eb", "#ffffff"
 COLOURS = ("#1f6feb", "#d1632a", "#2a9d5c", "#8957c8", "#b8860b", "#5b6770")
 FAMILIES = (COLOURS[0], COLOURS[5])
+THEMED = {INK: "ink", SOFT: "soft", PALE: "pale", GRID: "line", PAPER: "paper", COLOURS[5]: "whole"}
+"""Colours that a page has other values for in the dark, by the name of its variable."""
 FONTS = ["DejaVu Sans", "Verdana", "Helvetica", "Arial"]
 LABEL: dict[str, Any] = {
     "boxstyle": "square,pad=0.15",
-    "facecolor": "white",
+    "facecolor": PAPER,
     "edgecolor": "none",
     "alpha": 0.85,
 }
@@ -50,10 +55,17 @@ def write(chart: Chart, path: Path) -> None:
 
 
 def as_svg(chart: Chart, name: str) -> str:
-    """Return the chart as an SVG element for a page; `name` keeps its ids apart from those of others."""
+    """Return the chart as an SVG element for a page; `name` keeps its ids apart from those of others.
+
+    Ink, grid and paper are the page's variables, so that the picture follows its light or dark.
+    """
     text = _rendered(chart, "svg").decode()
     text = text[text.index("<svg") :]
-    return re.sub(r'(id="|href="#|url\(#)', rf"\1{name}-", text)
+    text = re.sub(r'(id="|href="#|url\(#)', rf"\1{name}-", text)
+    for colour, variable in THEMED.items():
+        text = text.replace(colour, f"var(--{variable})")
+    label = escape(f"{chart.title}. {chart.subtitle}", quote=True)
+    return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
 def _rendered(chart: Chart, form: str) -> bytes:
@@ -104,7 +116,7 @@ def _titled(axes: Axes, chart: Chart) -> None:
         xytext=(0, 9),
         textcoords="offset points",
         fontsize=9.5,
-        color="#52606d",
+        color=SOFT,
     )
     axes.set_xlabel(chart.x)
     for side in ("top", "right", "left"):
@@ -124,6 +136,7 @@ def _lines(axes: Axes, chart: Lines) -> None:
     if chart.log_y:
         axes.set_yscale("log")
     axes.margins(x=0.0)
+    axes.autoscale_view()
     if chart.from_zero:
         axes.set_ylim(0, 1.15 * max(max(line.ys) for line in chart.lines))
     for index, (line, y) in enumerate(zip(chart.lines, _spread(axes, chart), strict=True)):
@@ -174,21 +187,27 @@ def _marks(axes: Axes, chart: Lines) -> None:
                 (mark.x, mark.y),
                 xytext=mark.offset,
                 textcoords="offset points",
+                ha="left" if mark.offset[0] > 0 else "right",
                 fontsize=9,
                 bbox=LABEL,
             )
 
 
 def _plain_ticks(axes: Axes, chart: Lines) -> None:
-    from matplotlib.ticker import FuncFormatter, NullFormatter  # noqa: PLC0415
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: PLC0415
 
     def plain(value: float, _position: int) -> str:
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
 
-    for axis, log in ((axes.xaxis, chart.log_x), (axes.yaxis, chart.log_y)):
+    limits = axes.get_xlim(), axes.get_ylim()
+    for axis, log, (low, high) in zip(
+        (axes.xaxis, axes.yaxis), (chart.log_x, chart.log_y), limits, strict=True
+    ):
         axis.set_major_formatter(FuncFormatter(plain))
         if log:
             axis.set_minor_formatter(NullFormatter())
+            if high / low < FEW_DECADES:
+                axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
 
 
 def _bars(axes: Axes, chart: Bars) -> None:
@@ -218,7 +237,7 @@ def _spans(axes: Axes, chart: Spans) -> None:
     narrow = max(span.end for span in chart.spans) / 150
     for span in chart.spans:
         # A white edge would eat a span that is a few pixels wide.
-        edge = "white" if span.end - span.start > narrow else COLOURS[span.kind]
+        edge = PAPER if span.end - span.start > narrow else COLOURS[span.kind]
         axes.barh(
             span.row,
             span.end - span.start,
@@ -236,7 +255,7 @@ def _spans(axes: Axes, chart: Spans) -> None:
                 ha="center",
                 va="center",
                 fontsize=8,
-                color="white",
+                color=PAPER,
             )
     for mark in chart.marks:
         axes.axvline(mark.x, color=INK, linewidth=1, linestyle=":")

@@ -8,37 +8,51 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from .amounts import amount, figure
 from .checks import InputError
 from .draw import as_svg
 from .plan_pictures import CHARTS
-from .results import figure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from .plan import Answer
 
 __all__ = ["page"]
 
 STYLE = """
-:root { color-scheme: light; --ink: #1f2933; --soft: #52606d; --line: #e4e7eb; --accent: #1f6feb; }
-body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); margin: 0 auto; padding: 2.5rem 1.5rem;
-  max-width: 62rem; }
+:root { color-scheme: light dark; --paper: #ffffff; --ink: #1f2933; --soft: #52606d; --line: #e4e7eb;
+  --pale: #9aa5b1; --accent: #1f6feb; --whole: #5b6770; }
+@media (prefers-color-scheme: dark) { :root { --paper: #12181f; --ink: #e6eaee; --soft: #a3afbb;
+  --line: #2c3640; --pale: #66727e; --accent: #4d8ef7; --whole: #8794a0; } }
+body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto;
+  padding: 2.5rem 1.5rem; max-width: 66rem; }
 h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .25rem; }
 h2 { font-size: 1.15rem; margin: 2.4rem 0 .6rem; }
 p { max-width: 46rem; }
-.soft, small { color: var(--soft); }
+.soft { color: var(--soft); }
 .verdict { border-left: 4px solid var(--accent); padding: .4rem 0 .4rem 1rem; margin: 1.4rem 0; }
 .verdict b { font-size: 1.15rem; }
-.scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .4rem .8rem .4rem 0; border-bottom: 1px solid var(--line);
   vertical-align: top; }
 th { color: var(--soft); font-weight: 600; }
+tbody th { color: var(--ink); font-weight: 400; min-width: 8rem; }
 td.n, th.n { text-align: right; white-space: nowrap; }
-tr.misses td { color: var(--soft); }
-figure { margin: 1.2rem 0; }
-figure svg { width: 100%; height: auto; max-width: 54rem; }
+tr.misses > *, tr.unknown > * { color: var(--soft); }
+figure { margin: 1.6rem 0; overflow-x: auto; }
+figure svg { width: 100%; height: auto; min-width: 36rem; max-width: 54rem; }
+@media (max-width: 44rem) {
+  body { padding: 1.5rem 1rem; }
+  thead { position: absolute; left: -999rem; }
+  tr { display: block; border-bottom: 1px solid var(--line); padding: .5rem 0; }
+  th, td, td.n { display: flex; gap: 1rem; justify-content: space-between; text-align: right;
+    white-space: normal; border: 0; padding: .1rem 0; }
+  tbody th { font-weight: 600; text-align: left; }
+  td:empty { display: none; }
+  td::before { content: attr(data-name); color: var(--soft); text-align: left; flex: none; }
+}
+@media print { tr, figure { break-inside: avoid; } }
 """
 
 
@@ -65,8 +79,8 @@ def page(name: str, answer: Answer, data: dict[str, Any]) -> str:
     ]
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Plan for {escape(name)}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head>\n'
-        f"<body>\n{chr(10).join(parts)}\n</body></html>\n"
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>\n'
+        f"<body><main>\n{chr(10).join(parts)}\n</main></body></html>\n"
     )
 
 
@@ -76,17 +90,29 @@ def _verdict(data: dict[str, Any]) -> str:
     return f"Splitting: {data['verdict']}.{best}{runner_up}"
 
 
-def _table(head: Iterable[tuple[str, bool]], rows: Iterable[tuple[str, Iterable[tuple[str, bool]]]]) -> str:
-    def cell(tag: str, text: str, number: bool) -> str:
-        kind = ' class="n"' if number else ""
-        return f"<{tag}{kind}>{escape(text)}</{tag}>"
+Cell = tuple[str, bool]
+"""A text, and whether it is a number."""
 
-    top = "".join(cell("th", text, number) for text, number in head)
-    body = "\n".join(
-        f'<tr class="{style}">{"".join(cell("td", text, number) for text, number in cells)}</tr>'
-        for style, cells in rows
-    )
-    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
+
+def _table(head: Sequence[Cell], rows: Iterable[tuple[str, Sequence[Cell]]]) -> str:
+    """Return a table; on a narrow screen each row becomes a card whose lines carry the column's name."""
+
+    def cell(column: Cell, text: str) -> str:
+        kind = ' class="n"' if column[1] else ""
+        return f'<td{kind} data-name="{escape(column[0])}">{escape(text)}</td>'
+
+    def line(style: str, cells: Sequence[Cell]) -> str:
+        first = f'<th scope="row">{escape(cells[0][0])}</th>'
+        rest = "".join(cell(column, text) for column, (text, _) in zip(head[1:], cells[1:], strict=True))
+        return f'<tr class="{style}">{first}{rest}</tr>'
+
+    def title(text: str, number: bool) -> str:
+        kind = ' class="n"' if number else ""
+        return f'<th scope="col"{kind}>{escape(text)}</th>'
+
+    top = "".join(title(*column) for column in head)
+    body = "\n".join(line(style, cells) for style, cells in rows)
+    return f"<table><thead><tr>{top}</tr></thead><tbody>\n{body}\n</tbody></table>"
 
 
 def _candidates(found: list[dict[str, Any]]) -> str:
@@ -120,16 +146,19 @@ def devices(one: dict[str, Any]) -> str:
 
 
 def _turns(found: list[dict[str, Any]]) -> str:
-    head = [("input", False), ("now", True), ("turns below", True), ("turns above", True), ("", False)]
+    head = [("input", False), ("now", True), ("turns below", True), ("turns above", True)]
+
+    def shown(value: float | None, unit: str) -> str:
+        return "never" if value is None else amount(value, unit)
+
     rows = [
         (
             "",
             [
                 (turn["input"], False),
-                (f"{turn['present']:,.4g}", True),
-                ("never" if turn["turns_below"] is None else f"{turn['turns_below']:,.4g}", True),
-                ("never" if turn["turns_above"] is None else f"{turn['turns_above']:,.4g}", True),
-                (turn["unit"], False),
+                (amount(turn["present"], turn["unit"]), True),
+                (shown(turn["turns_below"], turn["unit"]), True),
+                (shown(turn["turns_above"], turn["unit"]), True),
             ],
         )
         for turn in found
@@ -149,16 +178,16 @@ def _figures(answer: Answer) -> list[str]:
 
 
 def _assumptions(found: list[dict[str, Any]]) -> str:
-    head = [("input", False), ("value", True), ("range", True), ("unit", False), ("source", False)]
+    head = [("input", False), ("value", True), ("range", True), ("source", False), ("changed by", False)]
     rows = [
         (
             "",
             [
                 (one["name"], False),
-                (one["value"] if isinstance(one["value"], str) else f"{one['value']:,.6g}", True),
+                (one["value"] if isinstance(one["value"], str) else amount(one["value"], one["unit"]), True),
                 ("" if one["low"] is None else f"{one['low']:g} to {one['high']:g}", True),
-                (one["unit"], False),
-                (one["source"] + (f" ({one['option']})" if one["option"] else ""), False),
+                (one["source"], False),
+                (one["option"] or "", False),
             ],
         )
         for one in found

@@ -45,7 +45,14 @@ def pd_chart(geometry: Geometry, inputs: PdInputs) -> Chart:
             )
             for prompt in prompts
         ),
-        marks=(Mark(f"{mark:.3f} ms at {inputs.output_tokens:,} tokens", inputs.output_tokens, mark),),
+        marks=(
+            Mark(
+                f"{mark:.3f} ms at {inputs.output_tokens:,} tokens",
+                inputs.output_tokens,
+                mark,
+                offset=(-8, -16),
+            ),
+        ),
         log_x=True,
         log_y=True,
     )

@@ -127,7 +127,7 @@ def roofline_chart(answer: Answer) -> Chart:
     prompt = work.prefill(scenario.workload.prompt_tokens).intensity
     faster = Machine(first.known("flops"), first.known("bandwidth"))
     at = min(prompt, intensities[-1])
-    marks.append(Mark("prefill", at, attainable_flops(at, faster) / 1e12, offset=(-10, -20)))
+    marks.append(Mark("prefill", at, attainable_flops(at, faster) / 1e12, offset=(10, -18)))
     return Lines(
         title="What each device can do at best",
         subtitle=f"{work.geometry.name}, context of {context:,} tokens; peaks, before any efficiency",

@@ -235,18 +235,20 @@ def _devices(scenario: Scenario) -> list[Assumption]:
         if device.name in seen:
             continue
         seen.add(device.name)
-        for name, unit in (
-            ("flops", "FLOP/s"),
-            ("memory", "bytes"),
-            ("bandwidth", "bytes/s"),
-            ("watts", "W"),
-            ("price_usd", "USD"),
-            ("price_per_hour_usd", "USD/h"),
-            ("startup_seconds", "s"),
+        for name, unit, field in (
+            ("flops", "FLOP/s", "flops"),
+            ("memory", "bytes", "memory"),
+            ("bandwidth", "bytes/s", "bandwidth"),
+            ("watts", "W", "power"),
+            ("price_usd", "USD", "price"),
+            ("price_per_hour_usd", "USD/h", "pricePerHour"),
+            ("startup_seconds", "s", "startup"),
         ):
             value: float | None = getattr(device, name)
             shown: float | str = "unknown" if value is None else value
             listed.append(
-                Assumption(f"{device.name}.{name}", shown, unit, source, option=f"--set {device.name}.…")
+                Assumption(
+                    f"{device.name}.{name}", shown, unit, source, option=f"--set {device.name}.{field}="
+                )
             )
     return listed

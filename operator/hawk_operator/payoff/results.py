@@ -13,12 +13,7 @@ if TYPE_CHECKING:
     from .plan import Answer, Band
     from .turning import Turn
 
-__all__ = ["candidate_data", "figure", "plan_data", "turn_data"]
-
-
-def figure(value: float | None, digits: int = 1) -> str:
-    """Return a number for people, empty when there is none."""
-    return "" if value is None else f"{value:,.{digits}f}"
+__all__ = ["candidate_data", "plan_data", "turn_data"]
 
 
 def plan_data(answer: Answer, turns: Sequence[Turn]) -> dict[str, Any]:

@@ -8,7 +8,8 @@ HawkAgentError
 │   ├── RegionError             memory that can't be registered, or a region that isn't there
 │   ├── LayoutMismatchError     two layouts that no translation joins
 │   ├── UnknownLeaseError       a lease or transfer that isn't there (any more)
-│   └── EventsRequiredError     a streamed push without a completion event for each layer or chunk
+│   ├── EventsRequiredError     a streamed push without a completion event for each layer or chunk
+│   └── EngineRefusedError      an engine that isn't, or can't show that it is, the worker that it says
 ├── BusyError                   right, but not now
 │   ├── BlocksBusyError         blocks that a lease still holds
 │   ├── LimitReachedError       a bound of the agent (leases, regions, requests in flight)
@@ -42,6 +43,10 @@ class HawkAgentError(Exception):
 
 class BadRequestError(HawkAgentError):
     """What was asked can't be right."""
+
+
+class EngineRefusedError(BadRequestError):
+    """An engine's token is missing, no good, or of another worker."""
 
 
 class FrameError(BadRequestError):

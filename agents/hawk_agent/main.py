@@ -47,6 +47,9 @@ def parser() -> argparse.ArgumentParser:
         "/run/hawk/agent.sock",
     )
     option("socket-mode", "permissions of that socket, octal", "660")
+    option(
+        "engine-auth", "token: engines show a token that is bound to their pod; none: they need not", "none"
+    )
     option("listen", "host:port for peers; port 0 takes a free one", "0.0.0.0:7400")
     option("data-port", "port of the TCP data path, on the same host; 0 takes a free one", "0")
     option("advertise", "host or host:port that peers are told; the listening one without")
@@ -96,6 +99,8 @@ def settings(options: argparse.Namespace) -> Settings:
 
     if not options.node:
         raise UsageError("--node: missing; give the node's name")
+    if options.engine_auth not in {"none", "token"}:
+        raise UsageError(f"--engine-auth: {options.engine_auth!r} is unknown; use token or none")
     listen = _address("--listen", options.listen)
     metrics = _address("--metrics", options.metrics)
     if options.metrics_port:
@@ -208,6 +213,13 @@ async def _serve(options: argparse.Namespace) -> None:
         if options.identity == "kubernetes":
             await _enrol(options, configured, stack)
         agent = Agent(configured)
+        if options.engine_auth == "token":
+            from lightkube import AsyncClient  # noqa: PLC0415 -- in a cluster only
+
+            from hawk_agent.kube.tokens import TokenReviewer  # noqa: PLC0415
+
+            agent.reviewer = reviewer = TokenReviewer(AsyncClient(trust_env=False))
+            stack.push_async_callback(reviewer.close)
         await agent.start()
         stack.push_async_callback(agent.stop)
         http = HttpServer(agent)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from hawk_operator.settings import Settings
 
-NAME: Final = "hawk-operator"
+NAME: Final = "leader.hawkpool.dev"
+"""A name that no agent's Lease has: those are called like their nodes, whose names may not end like this."""
 
 _log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ This table is the whole of its access; the chart's roles are its copy. "cluster"
 | autoscaling              | horizontalpodautoscalers             | list                           | served  |
 | keda.sh                  | scaledobjects                        | list                           | served  |
 | coordination.k8s.io      | leases                               | list                           | system  |
-| coordination.k8s.io      | leases (resourceName hawk-operator)  | get update                     | system  |
+| coordination.k8s.io      | leases (leader.hawkpool.dev)         | get update                     | system  |
 | coordination.k8s.io      | leases                               | create                         | system  |
 
 Discovery, the OpenAPI document and SelfSubjectAccessReviews are open to every service account. Access that

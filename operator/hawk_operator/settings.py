@@ -62,6 +62,9 @@ class Settings:
     agent_socket_directory: str = "/run/hawk"
     """Directory of the agent's socket on each node, mounted into workers; empty mounts nothing."""
 
+    engine_auth: str = "none"
+    """token: workers get a token by which agents know their pod; none: they don't."""
+
     agent_service_account: str = "hawk-agent"
     """Whose certificate requests are signed."""
 
@@ -129,6 +132,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     flag("watch_timeout", float, "seconds after which a watch is begun anew")
     flag("agent_namespace", str, "namespace of the agents; empty for the system namespace")
     flag("agent_socket_directory", str, "node directory of the agent's socket, for workers; empty for none")
+    flag("engine_auth", str, "token gives workers a token that the agents ask for; or none")
     flag("agent_service_account", str, "service account whose certificate requests are signed")
     flag("ca_secret", str, "Secret of the signing authority")
     flag("trust_config_map", str, "ConfigMap with the authority's certificates")
@@ -166,5 +170,7 @@ def _check(settings: Settings) -> None:
         raise SettingsError(f"--workers: {settings.workers} is out of range; use 1 to 64")
     if not 0 <= settings.metrics_port <= 65_535:
         raise SettingsError(f"--metrics-port: {settings.metrics_port} is no port; use 0 to 65535")
+    if settings.engine_auth not in {"none", "token"}:
+        raise SettingsError(f"--engine-auth: {settings.engine_auth!r} is unknown; use token or none")
     if settings.log_format not in {"text", "json"}:
         raise SettingsError(f"--log-format: {settings.log_format!r} is unknown; use text or json")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from google.protobuf.message import DecodeError
@@ -15,9 +17,9 @@ from hawk_agent.streaming.outcome import Outcome, from_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 PROTOCOL = 1
+TOKEN_FILE = "/var/run/secrets/hawkpool.dev/token"  # noqa: S105 -- its place
 _VERIFY = {
     "Always": common_pb2.VERIFY_ALWAYS,
     "Sampled": common_pb2.VERIFY_SAMPLED,
@@ -120,12 +122,23 @@ class Engine:
         path: the agent's socket.
         name: what the agent's log calls this engine.
         timeout: seconds for requests that don't wait for anybody.
+        token_file: the service account token that is bound to this pod, for agents that ask for it; without,
+            what HAWK_ENGINE_TOKEN_FILE names, else the place where HawkPool's templates mount it.
     """
 
-    def __init__(self, path: str | Path, *, name: str = "", timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        name: str = "",
+        timeout: float = 30.0,
+        token_file: str | Path | None = None,
+    ) -> None:
         self._connection = Connection(str(path), timeout)
         try:
-            hello = engine_pb2.Hello(protocol=PROTOCOL, engine=name or socket.gethostname())
+            hello = engine_pb2.Hello(
+                protocol=PROTOCOL, engine=name or socket.gethostname(), token=_token(token_file)
+            )
             welcome = self._connection.ask(engine_pb2.Request(hello=hello)).welcome
         except BaseException:
             self._connection.close()
@@ -324,3 +337,12 @@ def _result(ended: engine_pb2.Ended) -> Result:
             for c in ended.chunks
         ),
     )
+
+
+def _token(file: str | Path | None) -> str:
+    """The token, or "" where there is none: whether one is needed is the agent's to say."""
+    path = Path(file or os.environ.get("HAWK_ENGINE_TOKEN_FILE", "") or TOKEN_FILE)
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        return ""

@@ -37,6 +37,7 @@ from hawk_agent.transports.faults import equip
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hawk_agent.service.engine_identity import Reviewer
     from hawk_agent.transports.base import Transport
 
 log = logging.getLogger(__name__)
@@ -68,6 +69,8 @@ class Agent:
         self.pools: dict[str, PoolTerms] = {}
         """What pools ask for, by namespace/name; set from outside."""
         self.usage = Usage()
+        self.reviewer: Reviewer | None = None
+        """Who tells engines by their tokens; set before the start. None: the socket's permissions suffice."""
         self.on_change: Callable[[], None] = lambda: None
         self._given = transports
         self._pools = [

@@ -14,6 +14,7 @@ from hawk_agent.errors import (
 )
 from hawk_agent.protocol import engine_pb2
 from hawk_agent.protocol.framing import close_all
+from hawk_agent.service.engine_identity import check_node, check_register
 from hawk_agent.service.pools import NOTHING
 from hawk_agent.service.settings import PROTOCOL
 from hawk_agent.streaming.lease import State
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from hawk_agent.service.agent import Agent
+    from hawk_agent.service.engine_identity import EnginePod
     from hawk_agent.streaming.sender import Outgoing
     from hawk_agent.streaming.table import Held
 
@@ -44,6 +46,7 @@ class Requests:
         self._transfers: dict[int, Outgoing] = {}
         self._made = 0
         self._greeted = False
+        self._pod: EnginePod | None = None
         self.descriptors: dict[int, list[int]] = {}
         self._handlers: dict[str, Callable[[engine_pb2.Request, list[int]], Awaitable[engine_pb2.Reply]]] = {
             "hello": self._hello,
@@ -98,6 +101,9 @@ class Requests:
                 f"the engine speaks protocol {request.hello.protocol}, the agent {PROTOCOL} (version "
                 f"{identity.version}); install one version of hawkpool on both"
             )
+        if self._agent.reviewer is not None:
+            self._pod = await self._agent.reviewer.review(request.hello.token)
+            check_node(self._pod, identity.node)
         self._greeted = True
         return engine_pb2.Reply(
             welcome=engine_pb2.Welcome(
@@ -108,6 +114,8 @@ class Requests:
     async def _register(self, request: engine_pb2.Request, descriptors: list[int]) -> engine_pb2.Reply:
         if len(descriptors) != 1:
             raise BadRequestError(f"register takes one descriptor, the memory; {len(descriptors)} came")
+        if self._pod is not None:
+            check_register(self._pod, request.register)
         region = await self._agent.register(descriptors[0], request.register)
         self._regions.add(region.name)
         return engine_pb2.Reply(

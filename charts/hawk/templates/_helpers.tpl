@@ -105,9 +105,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 - --metrics-port={{ .Values.operator.metricsPort }}
 - --resync={{ .Values.operator.resyncSeconds }}
+- --agent-socket-directory={{ .Values.agent.socketDirectory }}
+- --engine-auth={{ .Values.agent.engineAuth }}
 {{- if and (include "hawk.nodes" .) (eq .Values.trust.mode "Kubernetes") }}
 - --agent-namespace={{ include "hawk.agentNamespace" . }}
 - --agent-service-account={{ include "hawk.agentAccount" . }}
+- --ca-secret={{ include "hawk.caSecret" . }}
+- --trust-config-map={{ include "hawk.trustConfigMap" . }}
 {{- end }}
 {{- with .Values.operator.extraArgs }}
 {{ toYaml . }}
@@ -123,6 +127,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - --system-namespace={{ .Release.Namespace }}
 - --socket={{ .Values.agent.socketDirectory }}/agent.sock
 - --socket-mode={{ .Values.agent.socketMode }}
+- --engine-auth={{ .Values.agent.engineAuth }}
 - --listen={{ include "hawk.agentHost" . }}:{{ .Values.agent.port }}
 - --data-port={{ .Values.agent.dataPort }}
 - --advertise=$(POD_IP)

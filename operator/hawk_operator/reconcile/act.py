@@ -126,7 +126,12 @@ class Actor:
         """The child as it should be. Raises TemplateError."""
         device = case.classes.get(group.spec.accelerator_class or "")
         wanted = children.render(
-            case.pool, group.spec, device, replicas, self._settings.agent_socket_directory
+            case.pool,
+            group.spec,
+            device,
+            replicas,
+            self._settings.agent_socket_directory,
+            token=self._settings.engine_auth == "token",
         )
         if group.conflict:
             del wanted["spec"]["replicas"]  # another controller's: leave it its field

@@ -26,6 +26,16 @@ if TYPE_CHECKING:
 HASH: Final = labels.PREFIX + "applied"
 MANAGED: Final = {labels.MANAGED_BY: labels.MANAGER}
 _SOCKET_VOLUME: Final = "hawk-agent"
+_TOKEN_VOLUME: Final = "hawk-token"  # noqa: S105 - its name
+TOKEN_DIRECTORY: Final = "/var/run/secrets/hawkpool.dev"  # noqa: S105 - its place
+_TOKEN: Final = {
+    "projected": {
+        "sources": [
+            {"serviceAccountToken": {"audience": "hawkpool.dev", "expirationSeconds": 3600, "path": "token"}}
+        ]
+    }
+}
+"""Bound to the pod, and good for agents only."""
 _ZONE: Final = "topology.kubernetes.io/zone"
 
 Object = dict[str, Any]
@@ -60,10 +70,13 @@ def render(
     device: AcceleratorClassSpec | None,
     replicas: int,
     socket_directory: str = "",
+    *,
+    token: bool = False,
 ) -> Object:
     """The Deployment to apply. `device` is the group's class, None on CPUs.
 
     `socket_directory` is where nodes have the agent's socket; the first container gets it at the same path.
+    With `token` it also gets a token by which the agent knows the pod.
     Raises TemplateError where the template asks for other devices than the group does.
     """
     if group.template is None:
@@ -78,7 +91,9 @@ def render(
         _ask_for_devices(spec, group, device.resource_name)
     _prefer_same_zone(spec, pool.metadata.name)
     if socket_directory:
-        _mount_socket(spec, socket_directory)
+        _mount(spec, _SOCKET_VOLUME, socket_directory, _host(socket_directory))
+    if token:
+        _mount(spec, _TOKEN_VOLUME, TOKEN_DIRECTORY, _TOKEN, read_only=True)
     body: Object = {
         "metadata": {
             "name": name_of(pool.metadata.name, group.name),
@@ -166,15 +181,19 @@ def _whole(value: object, field: str) -> Decimal:
     return number
 
 
-def _mount_socket(spec: Object, directory: str) -> None:
-    """Give the first container the agent's socket, unless the template mounts something there itself."""
+def _mount(spec: Object, name: str, directory: str, source: Object, *, read_only: bool = False) -> None:
+    """Give the first container a volume, unless the template mounts something there itself."""
     container = spec["containers"][0]
     mounts = container.get("volumeMounts") or []
     if any(mount.get("mountPath", "").rstrip("/") == directory.rstrip("/") for mount in mounts):
         return
-    container["volumeMounts"] = [*mounts, {"name": _SOCKET_VOLUME, "mountPath": directory}]
-    volume = {"name": _SOCKET_VOLUME, "hostPath": {"path": directory, "type": "DirectoryOrCreate"}}
-    spec["volumes"] = [*(spec.get("volumes") or []), volume]
+    mount = {"name": name, "mountPath": directory, **({"readOnly": True} if read_only else {})}
+    container["volumeMounts"] = [*mounts, mount]
+    spec["volumes"] = [*(spec.get("volumes") or []), {"name": name, **source}]
+
+
+def _host(directory: str) -> Object:
+    return {"hostPath": {"path": directory, "type": "DirectoryOrCreate"}}
 
 
 def _prefer_same_zone(spec: Object, pool: str) -> None:

@@ -110,7 +110,7 @@ def test_it_renews_its_own_lease_and_no_other(own, release, agent, nodes):
     apply(agent, Lease, nodes[0], lease(nodes[0], release.namespace), **where)
     apply(agent, Lease, nodes[0], lease(nodes[0], release.namespace), **where)
 
-    for other in (nodes[1], "hawk-operator"):
+    for other in (nodes[1], "leader.hawkpool.dev"):
         with refused(f"not {other}"):
             apply(agent, Lease, other, lease(other, release.namespace), **where)
     with refused("forbidden"):

@@ -34,7 +34,7 @@ def test_a_standby_watches_nothing_and_takes_over(
 
     first.process.kill()
     until(second.leads, what="the standby to lead", timeout=60)
-    lease = cluster.get("lease", "hawk-operator", "-n", namespace)
+    lease = cluster.get("lease", "leader.hawkpool.dev", "-n", namespace)
     assert lease["spec"]["holderIdentity"] == "second"
 
 
@@ -43,10 +43,10 @@ def test_who_loses_the_lease_ends_at_once_and_not_with_success(
 ) -> None:
     running = operator("--identity=first")
     cluster.kubectl(
-        "patch", "lease", "hawk-operator", "-n", namespace, "--type=merge",
+        "patch", "lease", "leader.hawkpool.dev", "-n", namespace, "--type=merge",
         "-p", '{"spec": {"holderIdentity": "usurper", "renewTime": "2100-01-01T00:00:00.000000Z"}}',
     )  # fmt: skip
 
     assert running.process.wait(30) == 3
     assert "usurper holds it now" in running.text()
-    assert cluster.get("lease", "hawk-operator", "-n", namespace)["spec"]["holderIdentity"] == "usurper"
+    assert cluster.get("lease", "leader.hawkpool.dev", "-n", namespace)["spec"]["holderIdentity"] == "usurper"

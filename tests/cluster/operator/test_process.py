@@ -68,7 +68,7 @@ def test_it_ends_in_seconds_and_frees_the_lease(
     running.process.signal(signal.SIGTERM)
 
     assert running.process.wait(15) == 0
-    lease = cluster.get("lease", "hawk-operator", "-n", namespace)
+    lease = cluster.get("lease", "leader.hawkpool.dev", "-n", namespace)
     assert not lease["spec"].get("holderIdentity")
 
 

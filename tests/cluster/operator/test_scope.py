@@ -33,7 +33,7 @@ RULES: list[dict[str, Any]] = [
     {
         "apiGroups": ["coordination.k8s.io"],
         "resources": ["leases"],
-        "resourceNames": ["hawk-operator"],
+        "resourceNames": ["leader.hawkpool.dev"],
         "verbs": ["get", "update"],
     },
 ]

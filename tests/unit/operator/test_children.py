@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hawk_agent.client.engine import TOKEN_FILE
+from hawk_agent.kube.tokens import AUDIENCE
 from hawk_api.catalogue import shipped
 from hawk_operator.workloads.children import (
+    TOKEN_DIRECTORY,
     TemplateError,
     differs,
     group_labels,
@@ -172,3 +175,17 @@ JSON = st.recursive(
 def test_a_thing_has_all_of_itself_and_more_changes_nothing(thing, more):
     assert missing(thing, thing) == ""
     assert missing(thing, {**thing, "zzz": more}) == ""
+
+
+def test_workers_get_a_token_for_the_agent_where_agents_ask_for_it():
+    made = pool(group_spec("both", "Both"))
+    plain = render(made, made.spec.groups[0], None, 1)["spec"]["template"]["spec"]
+    spec = render(made, made.spec.groups[0], None, 1, "/run/hawk", token=True)["spec"]["template"]["spec"]
+
+    assert "volumes" not in plain
+    mounts = {mount["mountPath"]: mount for mount in spec["containers"][0]["volumeMounts"]}
+    assert set(mounts) == {"/run/hawk", TOKEN_DIRECTORY}
+    assert mounts[TOKEN_DIRECTORY]["readOnly"] is True
+    [source] = next(v for v in spec["volumes"] if v["name"] == "hawk-token")["projected"]["sources"]
+    assert source["serviceAccountToken"]["audience"] == AUDIENCE
+    assert f"{TOKEN_DIRECTORY}/{source['serviceAccountToken']['path']}" == TOKEN_FILE

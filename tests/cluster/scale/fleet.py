@@ -1,0 +1,205 @@
+"""Many pools and many agents, written to a real API server as fast as it takes them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import aiohttp
+from lightkube import KubeConfig
+from lightkube.config.client_adapter import verify_cluster
+
+from tests.cluster.components import FAKE_NODE_ANNOTATION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+NAMESPACE: Final = "fleet"
+SYSTEM: Final = "hawk-system"
+GROUP: Final = "hawkpool.dev/v1alpha1"
+_AT_ONCE: Final = 32
+_APPLY: Final = {"Content-Type": "application/apply-patch+yaml"}
+_LEASE_SECONDS: Final = 24 * 3600
+"""Agents that never die: what their renewals cost the API server is not the operator's doing."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many of each, and how long a HawkNode's JSON is (bytes)."""
+
+    pools: int
+    nodes: int
+    node_bytes: int = 4096
+
+
+def node_name(index: int) -> str:
+    """The name of a node and its HawkNode."""
+    return f"node-{index:05d}"
+
+
+def pool_name(index: int) -> str:
+    """The name of a pool."""
+    return f"pool-{index:04d}"
+
+
+def pool(index: int, interval: str) -> dict[str, Any]:
+    """A pool of two templates with one worker each."""
+    container = {"name": "engine", "image": "example/engine:1"}
+    return {
+        "apiVersion": GROUP,
+        "kind": "HawkPool",
+        "metadata": {"name": pool_name(index), "namespace": NAMESPACE},
+        "spec": {
+            "model": {"preset": "llama-3.3-70b"},
+            "scaling": {"interval": interval},
+            "groups": [
+                {
+                    "name": role.lower(),
+                    "role": role,
+                    "replicas": {"min": 1, "max": 4},
+                    "template": {"spec": {"containers": [container]}},
+                    **({"kvLayout": {"preset": "tiles-16x16"}} if role == "Decode" else {}),
+                }
+                for role in ("Prefill", "Decode")
+            ],
+        },
+    }
+
+
+def status(size: Size, index: int, now: str) -> dict[str, Any]:
+    """What the agent of a node says: memory of one pool, and links, filled up to the size of a real one."""
+    name = node_name(index)
+    group = ("prefill", "decode")[index // size.pools % 2]
+    fingerprint = hashlib.sha256(name.encode()).hexdigest()
+    made: dict[str, Any] = {
+        "epoch": f"{index:016x}-0badcafe",
+        "version": "0.1.0",
+        "protocol": 1,
+        "address": f"10.{index >> 16}.{index >> 8 & 255}.{index & 255}:7443",
+        "hostId": fingerprint[:36],
+        "regions": [
+            {
+                "pool": f"{NAMESPACE}/{pool_name(index % size.pools)}",
+                "group": group,
+                "worker": f"worker-{index}",
+                "layout": fingerprint,
+                "bytes": 64 << 30,
+                "epoch": "w-1",
+            }
+        ],
+        "regionCount": 1,
+        "links": {"up": 0, "down": 0, "verified": 0},
+        "rails": [],
+        "verifiedPeers": [],
+        "conditions": [
+            {
+                "type": kind,
+                "status": "True",
+                "reason": "AsExpected",
+                "message": "what this condition looks at is as it should be",
+                "lastTransitionTime": now,
+            }
+            for kind in ("Ready", "MemoryRegistered", "Wired", "Trusted")
+        ],
+    }
+    while len(made["rails"]) < 16 and len(json.dumps(made)) < size.node_bytes - 300:
+        made["rails"].append(
+            {
+                "name": f"rail{len(made['rails'])}",
+                "transport": "verbs",
+                "address": f"10.9.{len(made['rails'])}.1",
+                "gid": "0000:0000:0000:0000:0000:ffff:0a09:0001",
+                "mtu": 4096,
+                "maxSge": 30,
+                "maxWr": 8192,
+                "maxMessageBytes": 1 << 30,
+            }
+        )
+    return made
+
+
+class Writer:
+    """Writes with the rights of a kubeconfig, many at a time; any answer but success ends it."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        config = KubeConfig.from_file(kubeconfig).get()
+        assert config is not None
+        assert config.user is not None
+        self._server = config.cluster.server.rstrip("/")
+        self._tls = verify_cluster(config.cluster, config.user, config.abs_file)
+
+    def run(self, calls: Iterable[tuple[str, str, dict[str, Any]]]) -> int:
+        """Send (method, path, body), in no order; gives how many there were. RuntimeError on a refusal."""
+        return asyncio.run(self._run(iter(calls)))
+
+    async def _run(self, calls: Iterator[tuple[str, str, dict[str, Any]]]) -> int:
+        connector = aiohttp.TCPConnector(ssl=self._tls, limit=_AT_ONCE)
+        async with aiohttp.ClientSession(self._server, connector=connector) as session:
+            counts = await asyncio.gather(*(self._take(session, calls) for _ in range(_AT_ONCE)))
+        return sum(counts)
+
+    async def _take(
+        self, session: aiohttp.ClientSession, calls: Iterator[tuple[str, str, dict[str, Any]]]
+    ) -> int:
+        count = 0
+        for method, path, body in calls:
+            headers = _APPLY if method == "PATCH" else {"Content-Type": "application/json"}
+            async with session.request(method, path, data=json.dumps(body), headers=headers) as answer:
+                if answer.status >= 300:
+                    raise RuntimeError(f"{method} {path}: {answer.status}: {await answer.text()}")
+                await answer.read()
+            count += 1
+        return count
+
+
+def kubelets(count: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Nodes for which kwok plays the kubelet."""
+    for index in range(count):
+        node = _object("v1", "Node", node_name(index))
+        node["metadata"] |= {"annotations": {FAKE_NODE_ANNOTATION: "fake"}, "labels": {"type": "fake"}}
+        resources = {"cpu": "64", "memory": "512Gi", "pods": "250"}
+        yield "POST", "/api/v1/nodes", node | {"status": {"capacity": resources, "allocatable": resources}}
+
+
+def agents(size: Size) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """HawkNodes and Leases."""
+    renewed = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    for index in range(size.nodes):
+        name = node_name(index)
+        yield "POST", f"/apis/{GROUP}/hawknodes", _object(GROUP, "HawkNode", name)
+        lease = _object("coordination.k8s.io/v1", "Lease", name, SYSTEM)
+        lease["spec"] = {
+            "holderIdentity": f"{index:016x}-0badcafe",
+            "renewTime": renewed,
+            "leaseDurationSeconds": _LEASE_SECONDS,
+        }
+        yield "POST", f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases", lease
+
+
+def reports(size: Size) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """The statuses of all HawkNodes."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    for index in range(size.nodes):
+        yield report(index, status(size, index, now))
+
+
+def report(index: int, body: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    """One agent's status."""
+    path = f"/apis/{GROUP}/hawknodes/{node_name(index)}/status?fieldManager=hawk-agent&force=true"
+    return "PATCH", path, {**_object(GROUP, "HawkNode", node_name(index)), "status": body}
+
+
+def pools(size: Size, interval: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """The pools."""
+    for index in range(size.pools):
+        yield "POST", f"/apis/{GROUP}/namespaces/{NAMESPACE}/hawkpools", pool(index, interval)
+
+
+def _object(version: str, kind: str, name: str, namespace: str = "") -> dict[str, Any]:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata}

@@ -1,0 +1,253 @@
+"""One operator under many pools and nodes: it settles, then nothing changes, and then a little does.
+
+What it may do while nothing changes is read from the API server's audit log, its memory and processor time
+from the kernel, the durations of its looks from its own metrics.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.cluster.operator.running import Running, command
+from tests.cluster.ports import Ports
+from tests.cluster.scale import fleet
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cluster.cluster import Cluster
+    from tests.cluster.supervisor import Supervisor
+
+ACCOUNT: Final = "operator"
+USER: Final = f"system:serviceaccount:{fleet.SYSTEM}:{ACCOUNT}"
+READS: Final = frozenset({"get", "list"})
+NODES_FOR_PODS: Final = 100
+"""Nodes on which kwok plays kubelet: the pools' pods are spread over these."""
+INTERVAL_S: Final = 15
+
+
+@dataclass
+class Figures:
+    """What was measured; seconds, MiB, counts."""
+
+    pools: int
+    nodes: int
+    filled_s: float = 0.0
+    settled_s: float = 0.0
+    rss_mib: float = 0.0
+    """The most that was resident."""
+    idle_s: float = 0.0
+    idle_writes: int = 0
+    idle_reads: list[dict[str, int]] = field(default_factory=list)
+    """Reads by verb and resource in each of two idle spells of the same length."""
+    idle_cpu: float = 0.0
+    """Processor seconds a second while nothing changes."""
+    looks: int = 0
+    """Looks at pools in the idle spells."""
+    p99_s: float = 0.0
+    """Upper bound of the 99th percentile of a look: a bucket's edge."""
+    settling_p99_s: float = 0.0
+    wired_again_s: float = 0.0
+    """From a new incarnation of one agent to its epoch at all its peers."""
+
+    def missed(self) -> list[str]:
+        """What is not as it must be."""
+        found = []
+        if self.rss_mib >= 1024:
+            found.append(f"{self.rss_mib:.0f} MiB resident, must be below 1024")
+        for name, value in (("settling", self.settling_p99_s), ("idle", self.p99_s)):
+            if value > 2:
+                found.append(f"99 of 100 {name} looks took up to {value:g} s, must be 2")
+        if self.idle_writes:
+            found.append(f"{self.idle_writes} writes while nothing changed")
+        first, second = (sum(reads.values()) for reads in self.idle_reads)
+        if second > first + max(3, 0.1 * first):
+            found.append(f"reads grow while nothing changes: {first}, then {second}")
+        if self.looks < 2 * self.pools * (self.idle_s // INTERVAL_S - 1):
+            found.append(f"{self.looks} looks in {2 * self.idle_s:g} s: pools are left out")
+        if self.idle_cpu >= 1:
+            found.append(f"{self.idle_cpu:.2f} cores while nothing changes")
+        return found
+
+
+class Soak:
+    """One run."""
+
+    def __init__(
+        self, cluster: Cluster, processes: Supervisor, size: fleet.Size, say: Callable[[str], None] = print
+    ) -> None:
+        self._cluster = cluster
+        self._processes = processes
+        self._size = size
+        self._say = say
+        self._writer = fleet.Writer(cluster.kubeconfig)
+        self.figures = Figures(size.pools, size.nodes)
+
+    def run(self, idle_s: float) -> Figures:
+        """Fill, settle, idle twice, change one thing."""
+        begun = time.monotonic()
+        self._fill()
+        self.figures.filled_s = time.monotonic() - begun
+        self._say(f"filled in {self.figures.filled_s:.0f} s")
+        with Ports() as ports:
+            running = self._start(ports.reserve())
+            begun = time.monotonic()
+            self._settle(running)
+            self.figures.settled_s = time.monotonic() - begun
+            self.figures.settling_p99_s = percentile(buckets(running), {}, 0.99)
+            self._say(f"settled in {self.figures.settled_s:.0f} s")
+            self._idle(running, idle_s)
+            self._one_change(running)
+            self.figures.rss_mib = peak_mib(running.process.pid)
+        return self.figures
+
+    def _fill(self) -> None:
+        cluster, size = self._cluster, self._size
+        for name in (fleet.NAMESPACE, fleet.SYSTEM):
+            cluster.kubectl("create", "namespace", name)
+        cluster.kubectl("create", "serviceaccount", ACCOUNT, "-n", fleet.SYSTEM)
+        cluster.kubectl(
+            "create", "clusterrolebinding", "fleet", "--clusterrole=cluster-admin",
+            f"--serviceaccount={fleet.SYSTEM}:{ACCOUNT}",
+        )  # fmt: skip
+        self._writer.run(fleet.kubelets(min(NODES_FOR_PODS, size.nodes)))
+        cluster.kubectl("wait", "nodes", "--all", "--for=condition=Ready", "--timeout=120s")
+        self._say("nodes that take pods: there")
+        self._writer.run(fleet.agents(size))
+        self._writer.run(fleet.reports(size))
+        self._say(f"{size.nodes} HawkNodes and Leases: there")
+        self._writer.run(fleet.pools(size, f"{INTERVAL_S}s"))
+
+    def _start(self, port: int) -> Running:
+        kubeconfig = self._cluster.service_account_kubeconfig(fleet.SYSTEM, ACCOUNT, seconds=6 * 3600)
+        log = self._processes.folder / "operator.log"
+        process = self._processes.spawn(
+            command(fleet.SYSTEM, port), name="operator", log=log, env={"KUBECONFIG": str(kubeconfig)}
+        )
+        running = Running(process, port, log)
+        until(running.leads, what="the operator to lead", timeout=120)
+        return running
+
+    def _settle(self, running: Running) -> None:
+        """Until every pool's pods are ready and every agent has peers, and then nothing is written."""
+        pools = self._size.pools
+
+        def ready() -> bool:
+            running.process.check()
+            done = running.metric("hawk_operator_pool_condition", type="DevicesReady", status="True")
+            self._say(f"  pools with ready devices: {done:.0f} of {pools}")
+            return done == pools
+
+        until(ready, what="every pool's devices to be ready", timeout=1800, interval=5)
+
+        def resting() -> bool:
+            before = running.metric("hawk_operator_writes_total")
+            time.sleep(2 * INTERVAL_S)
+            after = running.metric("hawk_operator_writes_total")
+            self._say(f"  writes in {2 * INTERVAL_S} s: {after - before:.0f}")
+            return before == after
+
+        until(resting, what="no more writes", timeout=1200, interval=0)
+
+    def _idle(self, running: Running, seconds: float) -> None:
+        figures = self.figures
+        before = buckets(running)
+        spent = cpu_s(running.process.pid)
+        figures.idle_s = seconds
+        for _ in range(2):
+            mark = self._cluster.audit_mark()
+            time.sleep(seconds)
+            asked = requests(self._cluster, mark)
+            figures.idle_writes += sum(n for (verb, _), n in asked.items() if verb not in {*READS, "watch"})
+            figures.idle_reads.append(
+                {f"{verb} {what}": n for (verb, what), n in sorted(asked.items()) if verb in READS}
+            )
+        after = buckets(running)
+        figures.idle_cpu = (cpu_s(running.process.pid) - spent) / (2 * seconds)
+        figures.looks = round(after[float("inf")] - before[float("inf")])
+        figures.p99_s = percentile(after, before, 0.99)
+
+    def _one_change(self, running: Running) -> None:
+        """An agent restarts: its peers get its new epoch, and nobody else is written to."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        body = fleet.status(self._size, 0, now) | {"epoch": "ffffffffffffffff-0badcafe"}
+        before = running.metric("hawk_operator_writes_total", resource="hawknodes")
+        peers = [peer["node"] for peer in self._cluster.get("hawknode", fleet.node_name(0))["spec"]["peers"]]
+        assert peers, "node 0 has peers"
+        begun = time.monotonic()
+        self._writer.run([fleet.report(0, body)])
+
+        def told() -> bool:
+            running.process.check()
+            found = self._cluster.get("hawknode", "--", *peers, fleet.node_name(0))["items"]
+            return all(
+                peer["epoch"] == body["epoch"]
+                for item in found
+                for peer in item["spec"]["peers"]
+                if peer["node"] == fleet.node_name(0)
+            )
+
+        until(told, what="the new epoch at every peer", timeout=60)
+        self.figures.wired_again_s = time.monotonic() - begun
+        written = running.metric("hawk_operator_writes_total", resource="hawknodes") - before
+        assert written <= len(peers) + 1, f"{written:.0f} HawkNodes were written for {len(peers)} peers"
+
+
+def requests(cluster: Cluster, since: int) -> Counter[tuple[str, str]]:
+    """Requests of the operator by (verb, resource), without its own Lease, Events' repeats and reviews."""
+    found: Counter[tuple[str, str]] = Counter()
+    for event in cluster.audit_events(since):
+        reference = event.get("objectRef") or {}
+        if event["user"]["username"] != USER or reference.get("name") == "leader.hawkpool.dev":
+            continue
+        if "dryRun" in event.get("requestURI", "") or reference.get("resource") == "selfsubjectaccessreviews":
+            continue
+        found[event["verb"], reference.get("resource") or event.get("requestURI", "")] += 1
+    return found
+
+
+def buckets(running: Running) -> dict[float, float]:
+    """Looks at pools by the upper edge of their duration, seconds."""
+    found = {}
+    for line in running.ask("/metrics")[1].splitlines():
+        if line.startswith("hawk_operator_reconcile_seconds_bucket") and 'kind="pool"' in line:
+            edge = line.partition('le="')[2].partition('"')[0]
+            found[float(edge.replace("+Inf", "inf"))] = float(line.rpartition(" ")[2])
+    return found
+
+
+def percentile(after: dict[float, float], before: dict[float, float], share: float) -> float:
+    """The smallest bucket's edge below which this share of the new looks lies."""
+    new = {edge: count - before.get(edge, 0.0) for edge, count in after.items()}
+    wanted = share * new[float("inf")]
+    return min(edge for edge, count in new.items() if count >= wanted)
+
+
+def peak_mib(pid: int) -> float:
+    """The most memory that a process had resident."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError("the kernel says no VmHWM")
+
+
+def cpu_s(pid: int) -> float:
+    """Processor seconds of a process until now."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def report(figures: Figures, path: Path) -> str:
+    """Write the figures as JSON; gives them as text."""
+    content: dict[str, Any] = {**asdict(figures), "missed": figures.missed()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2) + "\n")
+    return json.dumps(content, indent=2)

@@ -54,6 +54,10 @@ test-cluster: $(STAMP) ## operator and agents as processes against a real API se
 	@$(BIN)/python -m tests.cluster build
 	@$(BIN)/python -m pytest tests/cluster tests/e2e $(ARGS)
 
+.PHONY: demo-rdma
+demo-rdma: $(STAMP) ## the demo's transfer and kill steps over verbs, in a guest (BREAK=swap-heads|drop-chunk|stale-epoch must fail)
+	@$(BIN)/python -m tests.rdma demo $(if $(BREAK),--break $(BREAK)) $(ARGS)
+
 .PHONY: test-rdma
 test-rdma: $(STAMP) ## the RDMA suite on SoftRoCE, in a guest (ARGS: pytest's own, as in "tests/rdma/test_rig.py -k active")
 	@$(BIN)/python -m tests.rdma test $(ARGS)

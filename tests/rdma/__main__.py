@@ -2,11 +2,13 @@
 
     make test-rdma                                             the whole suite, one boot
     make test-rdma ARGS="tests/rdma/test_rig.py -k active"     one file, one test: pytest's own arguments
+    make demo-rdma                                             the demo's transfer and kill steps over verbs
     python -m tests.rdma run -- ibv_devinfo -d rxa             any command, from the checkout's root
     python -m tests.rdma build                                 fetch and unpack what the guest is made of
 
-Everything runs in a guest whose kernel has SoftRoCE (rdma_rxe), emulated where no hardware helps: some 20
-times slower than here, so keep data small. The guest has the checkout as it is now, the project's virtual
+On a machine with active RoCE devices, or where root can load rdma_rxe, it runs right there. Anywhere else it
+runs in a guest whose kernel has SoftRoCE, emulated unless HAWK_RDMA_ACCELERATOR=kvm works: 20 times slower
+than here and more, so keep data small. The guest has the checkout as it is now, the project's virtual
 environment, gcc and the like from /usr, libibverbs with its headers, pyverbs, and two RDMA devices:
 
     rxa  10.9.0.1      rxb  10.9.0.2      on a veth pair of MTU 9000 (active_mtu 4096), max_sge 32
@@ -18,87 +20,123 @@ the coverage data are put into out/rdma.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import sys
 import time
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from tests.cluster.errors import MissingToolError
 from tests.cluster.progress import Progress
+from tests.cluster.supervisor import ProcessEndedError
 
-from . import guest
+from . import guest, here
 from .kernel import kernel
 from .tools import tools
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "out" / "rdma"
 PASSED_ON = ("CI", "HAWK_", "HYPOTHESIS_", "PYTEST_ADDOPTS")
 WORDS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
+
+class Where(StrEnum):
+    """Where to run: auto is here where there are RDMA devices or the rxe module, else in the guest."""
+
+    AUTO = "auto"
+    HERE = "here"
+    GUEST = "guest"
+
+
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 Timeout = Annotated[float, typer.Option(help="Seconds, boot included, after which all is ended.")]
-Accelerator = Annotated[str, typer.Option(envvar="HAWK_RDMA_ACCELERATOR", help="QEMU's -accel.")]
+At = Annotated[Where, typer.Option(envvar="HAWK_RDMA_WHERE", help="Here, in the guest, or the best (auto).")]
+Accelerator = Annotated[str, typer.Option(envvar="HAWK_RDMA_ACCELERATOR", help="QEMU's: tcg, or kvm.")]
 Arguments = Annotated[list[str] | None, typer.Argument()]
+TIMEOUT, EMULATION = 900.0, "tcg,thread=multi"
 
 
 @app.command()
 def build() -> None:
     """Fetch and unpack what the guest is made of; what is cached already stays."""
-    _machine("tcg,thread=multi")
+    with _errors():
+        _machine(EMULATION)
 
 
 @app.command("test", context_settings=WORDS)
 def suite(
-    arguments: Arguments = None, timeout: Timeout = 900.0, accelerator: Accelerator = "tcg,thread=multi"
+    arguments: Arguments = None,
+    timeout: Timeout = TIMEOUT,
+    where: At = Where.AUTO,
+    accelerator: Accelerator = EMULATION,
 ) -> None:
     """Run pytest with ARGUMENTS (tests/rdma when they name no path)."""
     words = arguments or []
     if not any(Path(word.partition("::")[0]).exists() for word in words):
         words = ["tests/rdma", *words]
-    pytest = [sys.executable, "-m", "pytest", "--junit-xml=/results/junit.xml", "-p", "no:cacheprovider"]
-    _run([*pytest, *words], timeout, accelerator)
+    pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+    _run([*pytest, f"--junit-xml={RESULTS}/junit.xml", *words], timeout, where, accelerator)
+
+
+@app.command(context_settings=WORDS)
+def demo(
+    arguments: Arguments = None,
+    timeout: Timeout = TIMEOUT,
+    where: At = Where.AUTO,
+    accelerator: Accelerator = EMULATION,
+) -> None:
+    """Run the demo's transfer and kill steps over verbs; ARGUMENTS are the demo's (tests/rdma/demo)."""
+    _run([sys.executable, "-m", "tests.rdma.demo", *(arguments or [])], timeout, where, accelerator)
 
 
 @app.command("run", context_settings=WORDS)
 def any_command(
-    command: Arguments = None, timeout: Timeout = 900.0, accelerator: Accelerator = "tcg,thread=multi"
+    command: Arguments = None,
+    timeout: Timeout = TIMEOUT,
+    where: At = Where.AUTO,
+    accelerator: Accelerator = EMULATION,
 ) -> None:
     """Run any COMMAND where the devices are."""
     if not command:
         raise typer.BadParameter("give a command: python -m tests.rdma run -- ibv_devinfo")
-    _run(command, timeout, accelerator)
+    _run(command, timeout, where, accelerator)
 
 
 def _machine(accelerator: str) -> guest.Machine:
     progress = Progress()
-    try:
-        return guest.Machine(kernel(progress), tools(progress), accelerator)
-    except (MissingToolError, OSError, TimeoutError) as error:
-        _fail(str(error), 1)
+    return guest.Machine(kernel(progress), tools(progress), accelerator)
 
 
-def _run(command: list[str], timeout: float, accelerator: str) -> NoReturn:
+def _run(command: list[str], timeout: float, where: Where, accelerator: str) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    machine, began = _machine(accelerator), time.monotonic()
-    try:
-        ended = guest.run(
-            machine,
-            command,
-            checkout=ROOT,
-            environment=environment(),
-            timeout=timeout,
-            results=RESULTS,
-            output=sys.stdout.buffer,
-        )
-    except KeyboardInterrupt:
-        _fail("interrupted; the guest has been ended", 130)
+    shutil.rmtree(RESULTS, ignore_errors=True)
+    RESULTS.mkdir(parents=True)
+    began, output, env = time.monotonic(), sys.stdout.buffer, environment()
+    with _errors():
+        if where is Where.HERE or (where is Where.AUTO and (here.devices() or here.module_loadable())):
+            ended = here.run(command, checkout=ROOT, environment=env, timeout=timeout, output=output)
+        else:
+            ended = guest.run(
+                _machine(accelerator),
+                command,
+                checkout=ROOT,
+                results=RESULTS,
+                environment=env,
+                timeout=timeout,
+                output=output,
+            )
     if ended.trouble:
         _fail(ended.trouble, ended.status)
-    Progress().say(f"the guest ended with {ended.status} after {time.monotonic() - began:.0f} s")
+    Progress().say(f"ended with {ended.status} after {time.monotonic() - began:.0f} s")
     raise typer.Exit(ended.status)
 
 
@@ -107,13 +145,21 @@ def environment() -> dict[str, str]:
     ours = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
     return {
         **ours,
-        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/usr/sbin",
-        "HOME": "/root",
         "LANG": "C.UTF-8",
+        "COLUMNS": "130",
         "PYTHONUNBUFFERED": "1",
-        "COVERAGE_FILE": "/results/.coverage",
-        "HAWK_RDMA_DEVICES": "rxa=10.9.0.1,rxb=10.9.0.2",
+        "COVERAGE_FILE": str(RESULTS / ".coverage"),
     }
+
+
+@contextlib.contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except (MissingToolError, OSError, TimeoutError, ProcessEndedError) as error:
+        _fail(str(error), 1)
+    except KeyboardInterrupt:
+        _fail("interrupted; what ran has been ended", 130)
 
 
 def _fail(message: str, code: int) -> NoReturn:

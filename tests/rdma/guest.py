@@ -1,4 +1,4 @@
-"""Run one command in a guest of the host's own files, and bring back its status and what it left in /results.
+"""Run one command in a guest of the host's own files, and bring back its status and its results.
 
 The guest has no disk. It sees /usr, /etc, the interpreter and the checkout by 9p, so it runs the same sources
 in the same environment; what it writes there stays in its memory. The folder /control is shared both ways.
@@ -10,7 +10,6 @@ import os
 import shlex
 import shutil
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -18,6 +17,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from tests.cluster.supervisor import Supervisor
 
 from . import initramfs
+from .following import DIED, TIMED_OUT, Ended, follow
+from .here import RIG_DEVICES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
 
 SCRIPTS = Path(__file__).parent
 BOOT_SECONDS = 180.0
-POLL_SECONDS = 0.05
-DIED, TIMED_OUT = 125, 124
 CONSOLE_LINES = 60
+PATH = "/usr/local/bin:/usr/bin:/usr/local/sbin:/usr/sbin"
 KERNEL_OPTIONS = "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on tsc=reliable audit=0"
 
 
@@ -52,14 +52,6 @@ class Share:
 
     target: Path
     layers: tuple[Path, ...]
-
-
-@dataclass(frozen=True)
-class Ended:
-    """The command's status, or 124 (time is up) or 125 (the guest died) and what to show then."""
-
-    status: int
-    trouble: str = ""
 
 
 def shares(tools: Tools, checkout: Path) -> list[Share]:
@@ -83,55 +75,55 @@ def run(
 ) -> Ended:
     """Boot, run `command` in `checkout`, copy its output to `output` as it comes.
 
-    `timeout` is in seconds and includes the boot. `results` receives what the command left in /results.
+    `timeout` is in seconds and includes the boot. What the command leaves in the folder `results`, which is
+    empty in the guest unless the checkout has it, is brought back to the same folder here.
     """
     with Supervisor() as supervisor:
         control = supervisor.folder / "control"
         control.mkdir()
         seen = shares(machine.tools, checkout)
         _fill(control, seen, command, checkout, environment)
+        (control / "results-folder").write_text(f"{results}\n")
         archive = supervisor.folder / "initramfs"
         _write_initramfs(archive, machine)
         words = qemu(machine, archive, control, seen)
         process = supervisor.spawn(words, name="qemu", env=machine.tools.environment)
         with (control / "output").open("rb") as source:
-            ended = _follow(process, control, source, output, timeout)
+            ended = follow(
+                source, output, lambda seconds: _status(process, control, seconds, timeout), timeout=timeout
+            )
         if (control / "results").is_dir():
             shutil.copytree(control / "results", results, dirs_exist_ok=True)
         return ended
 
 
-def _follow(process: Process, control: Path, source: BinaryIO, output: BinaryIO, timeout: float) -> Ended:
-    began, started, status = time.monotonic(), control / "started", control / "status"
-
-    def copy() -> None:
-        while block := source.read(1 << 16):
-            output.write(block)
-            output.flush()
-
-    while not status.exists():
-        copy()
-        seconds = time.monotonic() - began
-        if process.poll() is not None and not status.exists():
-            return Ended(DIED, f"the guest died after {seconds:.0f} s\n{_console(control, process)}")
-        if not started.exists() and seconds > min(BOOT_SECONDS, timeout):
-            trouble = f"the guest had not started the command after {seconds:.0f} s"
-            return Ended(DIED, f"{trouble}\n{_console(control, process)}")
-        if seconds > timeout:
-            trouble = f"the command in the guest still ran after {timeout:.0f} s and was ended"
-            return Ended(TIMED_OUT, f"{trouble}\n{_console(control, process)}")
-        time.sleep(POLL_SECONDS)
-    copy()
-    code = int(status.read_text())
-    trouble = "" if started.exists() else f"the guest's network failed\n{_console(control, process)}"
-    return Ended(code, trouble)
+def _status(process: Process, control: Path, seconds: float, timeout: float) -> Ended | None:
+    """How the guest ended, or None while all is well."""
+    # Asked before the files: a guest that has written its status may be gone at any moment.
+    running = process.poll() is None
+    ended = (control / "status").exists()
+    started = (control / "started").exists()
+    if ended:
+        code = int((control / "status").read_text())
+        return Ended(code) if started else Ended(code, _trouble("has no network", control, process))
+    if not running:
+        return Ended(DIED, _trouble(f"died after {seconds:.0f} s", control, process))
+    if not started and seconds > BOOT_SECONDS:
+        return Ended(DIED, _trouble(f"had not booted after {seconds:.0f} s", control, process))
+    if seconds > timeout:
+        what = "runs" if started else "has not started"
+        return Ended(
+            TIMED_OUT, _trouble(f"was ended after {seconds:.0f} s; the command {what}", control, process)
+        )
+    return None
 
 
-def _console(control: Path, process: Process) -> str:
-    """The end of what QEMU and the guest's kernel said."""
+def _trouble(what: str, control: Path, process: Process) -> str:
+    """What happened to the guest, with the end of what QEMU and its kernel said."""
     console = control / "console"
     lines = console.read_text(errors="replace").splitlines() if console.exists() else []
-    return "\n".join(["QEMU:", process.tail() or "(silent)", "Console:", *lines[-CONSOLE_LINES:]])
+    said = ["QEMU:", process.tail() or "(silent)", "Console:", *lines[-CONSOLE_LINES:]]
+    return "\n".join([f"the guest {what}", *said])
 
 
 def _fill(
@@ -141,7 +133,8 @@ def _fill(
     (control / "mounts").write_text("".join(lines))
     shutil.copy(SCRIPTS / "guest" / "start.sh", control)
     shutil.copy(SCRIPTS / "network.sh", control)
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
+    own = {"PATH": f"{Path(sys.executable).parent}:{PATH}", "HOME": "/root", "HAWK_RDMA_DEVICES": RIG_DEVICES}
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in {**env, **own}.items()]
     script = ["#!/bin/sh", *exports, f"cd {shlex.quote(str(checkout))} || exit 126", shlex.join(command)]
     (control / "command").write_text("\n".join(script) + "\n")
     (control / "command").chmod(0o755)

@@ -28,6 +28,7 @@ CHART = Path(__file__).parents[3] / "charts" / "hawk"
 MANIFESTS = Path(__file__).parent / "pool.yaml"
 SYSTEM = "hawk-system"
 POOL = "demo"
+SCALE = "full"
 NODES = {"prefill": "gpu-0", "decode": "npu-0"}
 DEVICES = {"gpu-0": {"example.com/demo-gpu": "16"}, "npu-0": {"example.com/demo-npu": "16"}}
 
@@ -66,7 +67,7 @@ class Stage:
                 supervisor.spawn(
                     [sys.executable, "-m", "tests.e2e.demo.exporter", "--folder", exporter],
                     name="exporter",
-                    env=_environment(),
+                    env=environment(),
                 )
                 port = until((exporter / "port").read_text, what="the exporter's port", ignore=(OSError,))
                 # Unscraped, the traffic is there and nobody measures it: BREAK=no-metrics.
@@ -82,7 +83,7 @@ class Stage:
     def start_operator(self) -> None:
         """Run the operator under the chart's service account."""
         kubeconfig = self.cluster.service_account_kubeconfig(SYSTEM, "hawk-operator")
-        command = [_script("hawk-operator"), "--system-namespace", SYSTEM, "--metrics-port", "0"]
+        command = [script("hawk-operator"), "--system-namespace", SYSTEM, "--metrics-port", "0"]
         command += ["--bind-address", "127.0.0.1", "--resync", "10"]
         self.operator = self.supervisor.spawn(command, name="operator", env={"KUBECONFIG": str(kubeconfig)})
 
@@ -92,7 +93,7 @@ class Stage:
         `fault` makes its transfers wrong on purpose.
         """
         node = NODES[role]
-        command = [_script("hawk-agent"), "--node", node, "--socket", self.socket(role)]
+        command = [script("hawk-agent"), "--node", node, "--socket", self.socket(role)]
         command += ["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]
         command += ["--system-namespace", SYSTEM, "--identity", "kubernetes"]
         identity = self.supervisor.folder / f"identity-{node}"
@@ -104,7 +105,7 @@ class Stage:
 
     def start_worker(self, role: str) -> Worker:
         """Run the model process that prefills or decodes, connected to its node's agent."""
-        self.workers[role] = Worker.start(self.supervisor, role, self.socket(role), _environment())
+        self.workers[role] = Worker.start(self.supervisor, role, self.socket(role), SCALE, environment())
         return self.workers[role]
 
     def socket(self, role: str) -> Path:
@@ -162,11 +163,11 @@ def _install(cluster: Cluster) -> None:
     cluster.kubectl("wait", "crd/hawkpools.hawkpool.dev", "--for=condition=Established", "--timeout=30s")
 
 
-def _script(name: str) -> Path:
+def script(name: str) -> Path:
     return Path(sys.executable).parent / name
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """The model processes and the exporter import the tests package from the checkout."""
     root = str(Path(__file__).parents[3])
     # One thread each: three numpy processes on two cores would only fight.

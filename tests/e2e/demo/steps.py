@@ -5,18 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from tests.cluster.waiting import until
 
+from .exchange import Exchange
 from .exporter import Mix
-from .llama import Shape
 from .report import DemoError, Report, Step
-from .stage import NODES, Stage
+from .scale import SCALES
+from .stage import NODES, SCALE, Stage
 
-PROMPT_TOKENS = 509
-NEW_TOKENS = 16
-CHUNK_LAYERS = 3
 READY_SECONDS = 60.0
 FOLLOW_SECONDS = 60.0
 WINDOW_SECONDS = 6.0
@@ -43,6 +39,11 @@ class Demo:
     report: Report
     broken: str = ""
     mixes: list[Mix] = field(default_factory=list)
+
+    @property
+    def exchange(self) -> Exchange:
+        """The two model processes and the one alone, as they are now."""
+        return Exchange(self.stage.workers, SCALES[SCALE], self.report.say)
 
     def run(self) -> None:
         """The report's steps in turn; raises DemoError at the first that fails."""
@@ -73,17 +74,8 @@ class Demo:
         step.detail = f"Ready {time.monotonic() - started:.1f} s after the agents started"
 
     def transfer(self, step: Step) -> None:
-        """One request: prefill, translated transfer, decode; tokens and bytes equal to one process alone."""
-        step.facts.update(self._request("first", self.stage.workers["decode"].ask, prompt_seed=1))
-        facts = step.facts
-        self.report.say(f"  tokens, one process alone: {facts['tokens_alone']}")
-        self.report.say(f"  tokens, prefill and decode apart: {facts['tokens']}")
-        self.report.say(f"  destination SHA-256 {facts['sha256']}, digest {facts['digest']}")
-        step.detail = (
-            f"{len(facts['tokens'])} tokens equal; {facts['bytes'] / 1e6:.1f} MB in {facts['chunks']} chunks "
-            f"by {facts['transport']}, {facts['hidden_share']:.0%} hidden, "
-            f"{facts['exposed_ms']:.0f} ms exposed"
-        )
+        """One request through both model processes."""
+        self.exchange.transfer(step)
 
     def ratio(self, step: Step) -> None:
         """Traffic changes and the ratio with it; no ratio stands in the demo but the two rules of thumb."""
@@ -108,8 +100,8 @@ class Demo:
     def restart(self, step: Step) -> None:
         """kill -9 of the decode agent: noticed, wired again under a new epoch, the other side untouched."""
         stage = self.stage
-        decode, prefill = stage.workers["decode"], stage.agents["prefill"]
-        stale = decode.ask("reserve", request="before", tokens=PROMPT_TOKENS)
+        prefill = stage.agents["prefill"]
+        stale = self.exchange.reserve("before")
         before = self._epoch("decode")
         killed = time.monotonic()
         stage.agents.pop("decode").kill()
@@ -127,46 +119,12 @@ class Demo:
         if prefill.pid != stage.agents["prefill"].pid or prefill.poll() is not None:
             raise DemoError("the prefill agent was restarted")
         if self.broken == "stale-epoch":
-            self._push(stale)
-        self._refused(stale)
-        step.facts.update(self._request("second", decode.ask, prompt_seed=2), noticed_seconds=noticed)
+            self.exchange.push(stale)
+        self.exchange.refused(stale)
+        step.facts.update(self.exchange.request("second", prompt_seed=2), noticed_seconds=noticed)
         step.detail = (
             f"noticed in {noticed:.1f} s, Ready {rewired:.1f} s after its return; tokens equal again"
         )
-
-    def _request(self, name: str, decode: Callable[..., Any], prompt_seed: int) -> dict[str, Any]:
-        rng = np.random.default_rng(prompt_seed)
-        prompt = [int(token) for token in rng.integers(0, Shape().vocabulary, PROMPT_TOKENS)]
-        alone = self.stage.workers["alone"]
-        alone.start_ask("generate", prompt=prompt, count=NEW_TOKENS)
-        ticket = decode("reserve", request=name, tokens=PROMPT_TOKENS)
-        made = self._push(ticket, prompt)
-        received = decode("decode", first=made["first"], count=NEW_TOKENS)
-        result = self.stage.workers["prefill"].ask("result")
-        expected = alone.answer()
-        facts = {**made, **result, **received, "tokens_alone": expected["tokens"]}
-        if not result["ok"] or not result["verified"]:
-            raise DemoError(f"the transfer ended as {result['outcome']}: {result['message']}")
-        if received["sha256"] != expected["sha256"]:
-            raise DemoError(f"destination {received['sha256']}, one process alone has {expected['sha256']}")
-        if received["tokens"] != expected["tokens"]:
-            raise DemoError(f"tokens {received['tokens']}, one process alone gives {expected['tokens']}")
-        return facts
-
-    def _push(self, ticket: bytes, prompt: list[int] | None = None) -> dict[str, Any]:
-        made: dict[str, Any] = self.stage.workers["prefill"].ask(
-            "prefill", prompt=prompt or [1] * PROMPT_TOKENS, ticket=ticket, chunk_layers=CHUNK_LAYERS
-        )
-        return made
-
-    def _refused(self, stale: bytes) -> None:
-        """The control: a ticket of the agent's earlier life opens nothing."""
-        try:
-            self._push(stale)
-        except RuntimeError as error:
-            self.report.say(f"  a ticket from before the restart is refused: {error}")
-        else:
-            raise DemoError("a ticket from before the restart was taken")
 
     def _follow(
         self, seen: list[dict[str, Any]], mix: Mix, wanted: Callable[[str], bool], why: str = ""

@@ -1,6 +1,6 @@
 """A model process: it prefills or decodes, keeps its KV in memory of its own, and talks to its node's agent.
 
-    python -m tests.e2e.demo.worker ROLE AGENT-SOCKET CONTROL-SOCKET
+    python -m tests.e2e.demo.worker ROLE AGENT-SOCKET CONTROL-SOCKET SCALE
 
 The demo is its router: it sends one request at a time over the control socket and gets one answer. When
 the demo is gone, the connection is, and the worker ends. When the agent is gone, the worker connects again
@@ -21,38 +21,46 @@ from hawk_agent.errors import HawkAgentError
 from tests.cluster.supervisor import Process, Supervisor
 
 from .caches import TILE, RowMajorCache, TileCache
-from .llama import Halves, Llama, Shape
+from .llama import Halves, Llama
+from .scale import SCALES, Scale
 
 MODEL_SEED = 11
-CAPACITY = 560
 DTYPE = "float16"
 POOL = "default/demo"
 RECONNECT_SECONDS = 0.2
 START_SECONDS = 60.0
+ANSWER_SECONDS = 30.0
 
 
-def sizes(shape: Shape) -> dict[str, int]:
+def sizes(scale: Scale) -> dict[str, int]:
     """The logical axes of one sequence's KV."""
-    return {"l": shape.layers, "c": 2, "h": shape.kv_heads, "s": CAPACITY, "d": shape.head_dim}
+    shape = scale.shape
+    return {"l": shape.layers, "c": 2, "h": shape.kv_heads, "s": scale.capacity, "d": shape.head_dim}
 
 
 class Memory:
     """A region: memory of this process, registered with the agent and, if that restarts, with the next."""
 
     def __init__(
-        self, role: str, agent: Path, cache: type[RowMajorCache | TileCache], levels: Mapping[str, int]
+        self,
+        role: str,
+        agent: Path,
+        scale: Scale,
+        cache: type[RowMajorCache | TileCache],
+        levels: Mapping[str, int],
     ) -> None:
-        shape = Shape()
-        self.descriptor, self.mapping = allocate(role, cache(shape, CAPACITY).array.nbytes)
-        self.cache = cache(shape, CAPACITY, memoryview(self.mapping))
+        self.descriptor, self.mapping = allocate(role, cache(scale.shape, scale.capacity).array.nbytes)
+        self.cache = cache(scale.shape, scale.capacity, memoryview(self.mapping))
         self._role, self._agent = role, agent
-        self._layout = (cache.NOTATION, {**sizes(shape), **levels}, DTYPE)
+        self._patience = scale.patience
+        self._layout = (cache.NOTATION, {**sizes(scale), **levels}, DTYPE)
         self._engine: Engine | None = None
         self._ready = threading.Condition()
         threading.Thread(target=self._keep_registered, daemon=True).start()
 
-    def engine(self, timeout: float = 30.0) -> Engine:
+    def engine(self) -> Engine:
         """The connection to the agent that runs now, once the region is registered there."""
+        timeout = ANSWER_SECONDS * self._patience
         with self._ready:
             if not self._ready.wait_for(lambda: self._engine is not None, timeout):
                 raise TimeoutError(f"no agent took the region at {self._agent} within {timeout:g} s")
@@ -84,9 +92,10 @@ class Memory:
 class Prefill:
     """Runs the prompt, layer by layer, while the agent sends what is done."""
 
-    def __init__(self, agent: Path) -> None:
-        self.memory = Memory("prefill", agent, RowMajorCache, {})
-        self.model = Llama(Shape(), MODEL_SEED)
+    def __init__(self, agent: Path, scale: Scale) -> None:
+        self.memory = Memory("prefill", agent, scale, RowMajorCache, {})
+        self.model = Llama(scale.shape, MODEL_SEED)
+        self._patience = scale.patience
         self._transfer: Transfer | None = None
 
     def prefill(self, prompt: list[int], ticket: bytes, chunk_layers: int) -> dict[str, Any]:
@@ -106,7 +115,7 @@ class Prefill:
     def result(self) -> dict[str, Any]:
         """How the transfer went, once both sides are done with it."""
         assert self._transfer is not None
-        result = self._transfer.result(timeout=30.0)
+        result = self._transfer.result(timeout=ANSWER_SECONDS * self._patience)
         return {
             "outcome": result.outcome.label,
             "ok": result.outcome.ok,
@@ -138,11 +147,16 @@ class _Signalling:
 class Decode:
     """Grants leases on its memory, and decodes on the layers that have arrived."""
 
-    def __init__(self, agent: Path) -> None:
-        self.memory = Memory("decode", agent, TileCache, {"s0": TILE, "d0": TILE})
-        self.model = Llama(Shape(), MODEL_SEED)
+    def __init__(self, agent: Path, scale: Scale) -> None:
+        self.memory = Memory("decode", agent, scale, TileCache, {"s0": TILE, "d0": TILE})
+        self.model = Llama(scale.shape, MODEL_SEED)
+        self._patience = scale.patience
         self._lease: Lease | None = None
         self._tokens = 0
+
+    def epoch(self) -> str:
+        """The incarnation of the agent that the memory is registered with now."""
+        return self.memory.engine().epoch
 
     def reserve(self, request: str, tokens: int) -> bytes:
         """Clear the memory, so that nothing of an earlier request can help, and grant a lease on it."""
@@ -157,7 +171,7 @@ class Decode:
         engine, lease = self.memory.engine(), self._lease
         assert lease is not None
         try:
-            engine.wait(lease, self.model.shape.layers - 1, timeout=30.0)
+            engine.wait(lease, self.model.shape.layers - 1, timeout=ANSWER_SECONDS * self._patience)
             whole = self.memory.cache.digest(self._tokens)
             tokens = self.model.generate(first, self._tokens, count, self.memory.cache)
             engine.acknowledge(lease)
@@ -169,13 +183,14 @@ class Decode:
 class Alone:
     """The same model in one process, without agents: what the other two must agree with."""
 
-    def __init__(self, agent: Path) -> None:
+    def __init__(self, agent: Path, scale: Scale) -> None:
         del agent  # it has no part in this
-        self.model = Llama(Shape(), MODEL_SEED)
+        self.model = Llama(scale.shape, MODEL_SEED)
+        self._capacity = scale.capacity
 
     def generate(self, prompt: list[int], count: int) -> dict[str, Any]:
         """Prefill and decode; the SHA-256 is of the prompt's KV, laid out in tiles by plain numpy."""
-        cache = TileCache(self.model.shape, CAPACITY)
+        cache = TileCache(self.model.shape, self._capacity)
         first = self.model.forward(prompt, 0, cache)
         whole = cache.digest(len(prompt))
         return {"tokens": self.model.generate(first, len(prompt), count, cache), "sha256": whole}
@@ -184,25 +199,30 @@ class Alone:
 class Worker:
     """The demo's handle of a model process."""
 
-    def __init__(self, process: Process, connection: Connection) -> None:
+    def __init__(self, process: Process, connection: Connection, patience: float) -> None:
         self.process = process
         self._connection = connection
+        self._patience = patience
 
     @classmethod
-    def start(cls, supervisor: Supervisor, role: str, agent: Path, environment: Mapping[str, str]) -> Self:
+    def start(
+        cls, supervisor: Supervisor, role: str, agent: Path, scale: str, environment: Mapping[str, str]
+    ) -> Self:
         """Start the process and wait until it is connected (it may still wait for its agent)."""
         control = supervisor.folder / f"{role}.control"
-        command = [sys.executable, "-m", "tests.e2e.demo.worker", role, agent, control]
+        command = [sys.executable, "-m", "tests.e2e.demo.worker", role, agent, control, scale]
+        patience = SCALES[scale].patience
         with Listener(str(control)) as listener:
             process = supervisor.spawn(command, name=f"{role}-model", env=environment)
-            return cls(process, _accept(listener, process))
+            return cls(process, _accept(listener, process, START_SECONDS * patience), patience)
 
     def start_ask(self, do: str, **arguments: Any) -> None:
         """Send a request whose answer is fetched later."""
         self._connection.send({"do": do, **arguments})
 
-    def answer(self, timeout: float = 60.0) -> Any:
+    def answer(self) -> Any:
         """The answer to the request under way; raises RuntimeError with the worker's words if it failed."""
+        timeout = 2 * ANSWER_SECONDS * self._patience
         if not self._connection.poll(timeout):
             self.process.check()
             raise TimeoutError(f"{self.process.name} gave no answer in {timeout:g} s")
@@ -221,24 +241,24 @@ class Worker:
         self._connection.close()
 
 
-def _accept(listener: Listener, process: Process) -> Connection:
+def _accept(listener: Listener, process: Process, timeout: float) -> Connection:
     accepted: list[Connection] = []
     thread = threading.Thread(target=lambda: accepted.append(listener.accept()), daemon=True)
     thread.start()
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + timeout
     while not accepted:
         process.check()
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{process.name} did not connect within {START_SECONDS:g} s")
+            raise TimeoutError(f"{process.name} did not connect within {timeout:g} s")
         thread.join(0.05)
     return accepted[0]
 
 
 def main() -> None:
     """Answer requests until the demo is gone."""
-    role, agent, control = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
+    role, agent, control, scale = sys.argv[1], Path(sys.argv[2]), sys.argv[3], SCALES[sys.argv[4]]
     with Client(control) as connection:
-        worker = {"prefill": Prefill, "decode": Decode, "alone": Alone}[role](agent)
+        worker = {"prefill": Prefill, "decode": Decode, "alone": Alone}[role](agent, scale)
         while True:
             try:
                 request = connection.recv()

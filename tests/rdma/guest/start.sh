@@ -2,7 +2,8 @@
 # The guest's second process, in its final root: finish the system, make the network, run the command.
 b=/.rig/busybox
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
-$b mkdir -p /dev/shm /dev/pts /dev/hugepages /results
+results=$($b cat /control/results-folder)
+$b mkdir -p /dev/shm /dev/pts /dev/hugepages "$results"
 $b mount -t tmpfs -o mode=1777 shm /dev/shm
 $b mount -t devpts pts /dev/pts
 $b mount -t hugetlbfs none /dev/hugepages
@@ -18,7 +19,7 @@ if /bin/bash /control/network.sh up; then
   /control/command >/control/output 2>&1 </dev/null
   status=$?
 fi
-$b cp -r /results /control/
+$b cp -r "$results" /control/results
 $b sync
 echo $status >/control/status.draft
 $b mv /control/status.draft /control/status

@@ -1,0 +1,98 @@
+"""Two agents that know each other, each with an RDMA device, and the model processes that use them."""
+
+import re
+import sys
+import urllib.request
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+
+from hawk_agent.identity.cluster import Bound
+from hawk_agent.identity.keeper import make_request
+from hawk_operator.trust import authority
+from hawk_operator.trust.policy import Approved
+from tests.cluster.ports import Ports
+from tests.cluster.supervisor import Process, Supervisor
+from tests.e2e.demo.stage import environment
+from tests.e2e.demo.worker import Worker
+
+SCALE = "emulated"
+NODES = {"prefill": "gpu-0", "decode": "npu-0"}
+HTTP_SECONDS = 30.0
+
+
+@dataclass
+class Stage:
+    """What runs, and how to reach it. `devices` are by role."""
+
+    supervisor: Supervisor
+    ports: Ports
+    devices: dict[str, str]
+    transports: str
+    agents: dict[str, Process] = field(default_factory=dict)
+    workers: dict[str, Worker] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._peer_ports = {role: self.ports.reserve() for role in NODES}
+        self._metrics_ports = {role: self.ports.reserve() for role in NODES}
+        _issue_certificates(self.supervisor.folder, list(NODES.values()))
+
+    def start_agent(self, role: str, *, fault: str = "") -> None:
+        """Run one node's agent, told of the other; `fault` makes its transfers wrong on purpose."""
+        node, folder = NODES[role], self.supervisor.folder
+        [peer] = set(NODES) - {role}
+        command: list[str | Path] = [Path(sys.executable).parent / "hawk-agent", "--node", node, "--no-kube"]
+        command += ["--socket", self.socket(role), "--listen", f"127.0.0.1:{self._peer_ports[role]}"]
+        command += ["--metrics", f"127.0.0.1:{self._metrics_ports[role]}"]
+        command += ["--peer", f"{NODES[peer]}=127.0.0.1:{self._peer_ports[peer]}"]
+        command += ["--transports", self.transports, "--rdma-device", self.devices[role]]
+        command += ["--tls-cert", folder / f"{node}.crt", "--tls-key", folder / f"{node}.key"]
+        command += ["--tls-ca", folder / "ca.crt"]
+        self.agents[role] = self.supervisor.spawn(
+            command, name=f"agent-{node}", env={**environment(), "HAWK_FAULT": fault}
+        )
+
+    def start_worker(self, role: str) -> None:
+        """Run a model process, connected to its node's agent."""
+        self.workers[role] = Worker.start(self.supervisor, role, self.socket(role), SCALE, environment())
+
+    def socket(self, role: str) -> Path:
+        """Where engines of a role find their agent."""
+        return self.supervisor.folder / f"{role}.sock"
+
+    def verified(self, role: str) -> bool:
+        """Whether the agent's link is proved: a canary went through the real data path and came out right.
+
+        Raises OSError where the agent doesn't answer.
+        """
+        url = f"http://127.0.0.1:{self._metrics_ports[role]}/metrics"
+        with urllib.request.urlopen(url, timeout=HTTP_SECONDS) as answer:
+            text = answer.read().decode()
+        found = re.search(r'_links\{state="verified"\} ([0-9.]+)', text)
+        return bool(found) and float(found[1]) == 1
+
+    def check(self) -> None:
+        """Raise, with the end of its log, if an agent has ended."""
+        for process in self.agents.values():
+            process.check()
+
+    def close(self) -> None:
+        """Let the workers end."""
+        for worker in self.workers.values():
+            worker.close()
+
+
+def _issue_certificates(folder: Path, nodes: list[str]) -> None:
+    """Write ca.crt and each node's NODE.crt and NODE.key, issued as the operator issues them."""
+    now = datetime.now(UTC)
+    lifetimes = authority.Lifetimes()
+    root = authority.Authority(authority.make(now, timedelta(days=1)))
+    (folder / "ca.crt").write_bytes(root.bundle)
+    for node in nodes:
+        key, request = make_request(Bound(node, f"pod-of-{node}"))
+        public = x509.load_pem_x509_csr(request).public_key()
+        approved = Approved(node, f"pod-of-{node}", public)
+        (folder / f"{node}.key").write_bytes(key)
+        (folder / f"{node}.crt").write_bytes(authority.issue(root, approved, now, lifetimes))

@@ -2,7 +2,7 @@
  *
  * It is opened like the real library. It enforces what a device enforces (list lengths, queue depth, message
  * size, registrations with their access, windows, states, room in completion queues), works its send queues off
- * only when somebody polls, frees their places only when a completion is taken, and fails as it is told to.
+ * when somebody posts or polls, frees their places only when a completion is taken, and fails as it is told to.
  * Tests reach its `fake_*` functions and the knobs in `fake` through ctypes.
  */
 #include "_ibv.h"
@@ -297,7 +297,7 @@ static int req_notify_cq(IbvCq *cq, int solicited)
 {
     (void)solicited;
     ((Cq *)cq)->armed = 1;
-    fake_work(fake.work); /* a device works by itself */
+    fake_work(fake.work);
     return 0;
 }
 
@@ -332,10 +332,8 @@ static int take_request(Qp *qp, const IbvSendWr *w)
     return 0;
 }
 
-static int post_send(IbvQp *given, IbvSendWr *wr, IbvSendWr **bad)
+static int take_chain(Qp *qp, IbvSendWr *wr, IbvSendWr **bad)
 {
-    Qp *qp = (Qp *)given;
-    fake_seen.calls++;
     for (; wr; wr = wr->next) {
         *bad = wr;
         if (fake.refuse_in == 0) {
@@ -359,6 +357,15 @@ static int post_send(IbvQp *given, IbvSendWr *wr, IbvSendWr **bad)
             fake_seen.most_pieces = wr->num_sge;
     }
     return 0;
+}
+
+static int post_send(IbvQp *qp, IbvSendWr *wr, IbvSendWr **bad)
+{
+    fake_seen.calls++;
+    const int answer = take_chain((Qp *)qp, wr, bad), error = errno;
+    fake_work(fake.work); /* a device works by itself */
+    errno = error;
+    return answer;
 }
 
 static int post_recv(IbvQp *given, IbvRecvWr *wr, IbvRecvWr **bad)

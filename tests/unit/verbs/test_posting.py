@@ -129,7 +129,9 @@ def test_a_request_that_is_refused_for_good_is_an_error_and_those_before_it_end(
     ends.a.queue.to_error()
     drain(ends.a)
 
-    assert ends.a.queue.raw.posted == ends.a.queue.raw.retired == 7
+    assert fake.seen.executed == 7
+    assert ends.a.queue.outstanding == 0, "those that nobody was told of are accounted for as well"
+    assert ends.a.queue.raw.failed == 1, "the mark alone"
     ends.close()
 
 

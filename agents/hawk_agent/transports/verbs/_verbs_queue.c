@@ -341,6 +341,15 @@ static PyObject *queue_invalidate(Queue *self, PyObject *args)
     return post_one(self, &wr);
 }
 
+PyDoc_STRVAR(mark_doc, "mark() -> the request's number\n\n"
+                       "Post a write of nothing: in ERR it is flushed, after all that was posted before it.");
+static PyObject *queue_mark(Queue *self, PyObject *unused)
+{
+    (void)unused;
+    IbvSendWr wr = {.opcode = IBV_OP_WRITE};
+    return post_one(self, &wr);
+}
+
 static PyMethodDef queue_methods[] = {
     {"close", (PyCFunction)queue_close, METH_NOARGS, queue_close_doc},
     {"to_init", (PyCFunction)queue_to_init, METH_VARARGS, to_init_doc},
@@ -352,6 +361,7 @@ static PyMethodDef queue_methods[] = {
     {"receive", (PyCFunction)queue_receive, METH_VARARGS, receive_doc},
     {"bind", (PyCFunction)queue_bind, METH_VARARGS, bind_doc},
     {"invalidate", (PyCFunction)queue_invalidate, METH_VARARGS, invalidate_doc},
+    {"mark", (PyCFunction)queue_mark, METH_NOARGS, mark_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -84,6 +84,8 @@ class CompletionQueue:
     def poll(self, limit: int = BATCH) -> tuple[int, list[Arrival]]:
         """Take at most so many completions; returns how many, and the immediates among them."""
         taken, raw = self.raw.poll(limit)
+        for queue in self.queues:
+            queue.mark()
         found = [
             Arrival(self._queues[tag], immediate, nbytes)
             for tag, immediate, nbytes in raw
@@ -263,14 +265,12 @@ class Dispatcher:
         """
         since = time.monotonic()
         while not posting.settled:
-            before = posting.queue.raw.retired
             if posting.step():
                 since = time.monotonic()
                 await asyncio.sleep(0)
                 continue
-            refused = not posting.posted and not posting.queue.outstanding and posting.queue.failure is None
-            patience = _RETRY_SECONDS if refused or not posting.posted else 1.0
-            if posting.queue.raw.retired != before or await self._progress(posting.queue, patience):
+            refused = not posting.posted and not posting.queue.outstanding
+            if await self._progress(posting.queue, _RETRY_SECONDS if refused else 1.0):
                 since = time.monotonic()
             elif time.monotonic() - since > (REFUSED_SECONDS if refused else stall):
                 posting.queue.to_error()

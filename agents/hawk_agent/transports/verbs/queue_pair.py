@@ -117,6 +117,7 @@ class QueuePair:
         self.peer: EndpointInfo | None = None
         self.mtu = 0
         self.warnings: tuple[str, ...] = ()
+        self._fenced = self._marked = False
         completions.adopt(self)
 
     def _make(self, max_inline: int) -> native.Queue:
@@ -206,8 +207,20 @@ class QueuePair:
 
     def to_error(self) -> None:
         """End access through it, in both directions; when this returns the provider takes nothing more of
-        the peer. What was posted is flushed."""
+        the peer. What was posted and isn't done yet is flushed."""
         self._step("ERR", self.raw.to_error)
+        self._fenced = True
+        self.mark()
+
+    def mark(self) -> None:
+        """Let the end of what was posted before a fence be known, as soon as there is room for the mark.
+
+        Of requests that weren't signalled, those that were done by then end without a word; a mark that is
+        posted afterwards is flushed, and says so of all before it.
+        """
+        if self._fenced and not self._marked and 0 < self.outstanding < self.depth:
+            self.raw.mark()
+            self._marked = True
 
     def reset(self) -> int:
         """Back to RESET, to be connected anew with a new PSN; poll the flushed requests first.
@@ -218,6 +231,7 @@ class QueuePair:
             lost = self.raw.to_reset()
         except OSError as error:
             raise self._refused("RESET", error) from error
+        self._fenced = self._marked = False
         self.psn = secrets.randbelow(_PSN)
         self.peer = None
         return lost

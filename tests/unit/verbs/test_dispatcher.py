@@ -1,0 +1,211 @@
+"""Completions in an event loop: whoever waits is told, once, and a queue is never waited for without end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from hawk_agent.errors import TransportTimeoutError
+from hawk_agent.layouts import Layout, compile_nest
+from hawk_agent.memory import registration
+from hawk_agent.transports.verbs import completion
+from hawk_agent.transports.verbs.completion import Dispatcher
+from hawk_agent.transports.verbs.errors import FlushedError, PostError, RemoteAccessError
+from hawk_agent.transports.verbs.posting import Local, Posting, Remote
+
+from .ends import Pair
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from .fake import Fake
+
+ROWS = 300
+
+
+class Loop:
+    """A pair whose ends are both listened to."""
+
+    def __init__(self, fake: Fake) -> None:
+        self.fake = fake
+        self.pair = Pair.make(fake.infos(), depth=16)
+        sizes = {"s": ROWS, "d": 80}
+        source = Layout.parse("s d", sizes, "int8")
+        self.nest = compile_nest(source, Layout.parse("s d", sizes, "int8", strides={"s": 84}))
+        self.data = np.random.default_rng(3).integers(1, 256, self.nest.source.nbytes, dtype=np.uint8)
+        self.landed = np.zeros(self.nest.destination.nbytes, np.uint8)
+        self.here = self.pair.a.register(self.data, registration.GATHERED)
+        self.there = self.pair.b.register(self.landed)
+        self.arrived: list[int] = []
+        self.broken: list[tuple[object, Exception]] = []
+        self.sender = Dispatcher(self.pair.a.completions, broken=lambda *found: self.broken.append(found))
+        self.receiver = Dispatcher(
+            self.pair.b.completions, arrived=lambda arrival: self.arrived.append(arrival.immediate)
+        )
+
+    def post(self, immediate: int | None = None, first: int = 0, count: int = ROWS) -> Posting:
+        return Posting(
+            self.pair.a.queue,
+            self.nest.window("s", first, first + count),
+            Local(self.here.nbytes, self.here.local_keys),
+            Remote(self.there.nbytes, self.there.remote_keys),
+            immediate=immediate,
+        )
+
+    def expected(self) -> np.ndarray:
+        memory = np.zeros_like(self.landed)
+        self.nest.run(self.data, memory)
+        return memory
+
+
+@pytest.fixture
+async def loop(fake: Fake) -> AsyncIterator[Loop]:
+    made = Loop(fake)
+    made.sender.start()
+    made.receiver.start()
+    yield made
+    made.sender.close()
+    made.receiver.close()
+    made.here.close()
+    made.there.close()
+    made.pair.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    for _ in range(5000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    pytest.fail("it didn't come")
+
+
+async def test_a_posting_larger_than_the_queue_is_driven_to_its_end(loop: Loop):
+    posting = loop.post(immediate=5)
+    await loop.sender.drive(posting)
+    await until(lambda: loop.arrived)
+
+    assert np.array_equal(loop.landed, loop.expected())
+    assert loop.arrived == [5]
+    assert loop.fake.seen.most_outstanding <= 16
+    assert loop.broken == []
+
+
+async def test_postings_that_share_a_queue_each_end(loop: Loop):
+    parts = [loop.post(immediate=n, first=n * 30, count=30) for n in range(10)]
+    await asyncio.gather(*(loop.sender.drive(part) for part in parts))
+    await until(lambda: len(loop.arrived) == 10)
+
+    assert np.array_equal(loop.landed, loop.expected())
+    assert sorted(loop.arrived) == list(range(10))
+    assert sum(part.requests for part in parts) == loop.pair.a.queue.raw.retired == ROWS
+
+
+async def test_a_slow_device_is_waited_for(loop: Loop):
+    """Requests end a few at a time, long after they were posted."""
+    loop.fake.knobs.work = 0
+
+    async def work() -> None:
+        while True:
+            loop.fake.work(3)
+            await asyncio.sleep(0.001)
+
+    worker = asyncio.create_task(work())
+    await loop.sender.drive(loop.post())
+    worker.cancel()
+
+    assert np.array_equal(loop.landed, loop.expected())
+
+
+async def test_a_failure_is_told_once_and_every_posting_of_the_queue_fails(loop: Loop):
+    first, second = loop.post(count=150), loop.post(first=150, count=150)
+    loop.there.close()
+    found = await asyncio.gather(loop.sender.drive(first), loop.sender.drive(second), return_exceptions=True)
+    await asyncio.sleep(0)
+
+    assert [type(error) for error in found] == [RemoteAccessError, RemoteAccessError]
+    assert [(queue, type(error)) for queue, error in loop.broken] == [(loop.pair.a.queue, RemoteAccessError)]
+    assert loop.pair.a.queue.outstanding == 0
+    loop.there = loop.pair.b.register(loop.landed)
+    loop.pair.recover()
+    await loop.sender.drive(loop.post())
+    assert np.array_equal(loop.landed, loop.expected())
+
+
+async def test_a_fence_wakes_whoever_posts(loop: Loop):
+    loop.fake.knobs.work = 0
+    driven = asyncio.create_task(loop.sender.drive(loop.post()))
+    await asyncio.sleep(0.01)
+    loop.pair.a.queue.to_error()
+    loop.fake.knobs.work = 1 << 20
+    with pytest.raises(FlushedError):
+        await driven
+    await loop.sender.drained(loop.pair.a.queue)
+    assert not loop.landed.any()
+
+
+async def test_a_provider_that_takes_nothing_is_given_up(loop: Loop, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(completion, "REFUSED_SECONDS", 0.02)
+
+    class Refusing:
+        """Says no to every request, for ever."""
+
+        done, requests, last = False, 0, 0
+
+        def post(self, *_: object) -> tuple[int, int]:
+            return 0, errno.ENOMEM
+
+    posting = loop.post()
+    posting._cursor = Refusing()
+    with pytest.raises(PostError, match="takes no request"):
+        await loop.sender.drive(posting)
+
+
+async def test_a_device_that_stands_still_is_given_up(loop: Loop):
+    loop.fake.knobs.work = 0
+    with pytest.raises(TransportTimeoutError, match=r"nothing ended within 0\.05 s"):
+        await loop.sender.drive(loop.post(), stall=0.05)
+    assert loop.pair.a.queue.state == "ERR"
+    with pytest.raises(TransportTimeoutError, match="didn't end"):
+        await loop.sender.drained(loop.pair.a.queue, seconds=0.05)
+    loop.fake.knobs.work = 1 << 20
+    loop.fake.work()
+    await loop.sender.drained(loop.pair.a.queue)
+
+
+async def test_whoever_waits_is_told_when_the_dispatcher_closes(loop: Loop):
+    loop.fake.knobs.work = 0
+    driven = asyncio.create_task(loop.sender.drive(loop.post()))
+    await asyncio.sleep(0.01)
+    loop.sender.close()
+    with pytest.raises(TransportTimeoutError, match="closed"):
+        await driven
+    loop.fake.knobs.work = 1 << 20
+
+
+async def test_two_ends_that_connect_at_once_reach_each_other(fake: Fake):
+    pairs = [Pair.make(fake.infos(), depth=8) for _ in range(4)]
+
+    async def connect(pair: Pair) -> None:
+        await asyncio.gather(asyncio.to_thread(pair.recover))
+
+    await asyncio.gather(*(connect(pair) for pair in pairs))
+
+    assert {pair.a.queue.state for pair in pairs} | {pair.b.queue.state for pair in pairs} == {"RTS"}
+    for pair in pairs:
+        pair.close()
+
+
+@pytest.mark.parametrize("posted", [1, 3, 16])
+async def test_what_a_cancelled_transfer_posted_is_accounted_for(loop: Loop, posted: int):
+    """Requests that were done before the fence, unsignalled: only the mark behind them tells."""
+    loop.post().step(posted)
+    loop.pair.a.queue.to_error()
+    await loop.sender.drained(loop.pair.a.queue, seconds=5)
+    books = loop.pair.a.queue.raw
+
+    assert books.posted == books.retired == posted + (posted % 4 != 0)
+    assert loop.fake.seen.executed == posted

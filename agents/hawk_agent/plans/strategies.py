@@ -18,16 +18,10 @@ if TYPE_CHECKING:
 
 LOCAL = ("fused-copy",)
 """Strategies between processes of one machine."""
-REMOTE = (
-    "gather-writes",
-    "scatter-reads",
-    "strided-keys",
-    "interleaved-keys",
-    "list-keys",
-    "tile-then-send",
-    "send-then-tile",
-)
-"""Strategies over a network card."""
+REMOTE = ("gather-writes", "scatter-reads", "tile-then-send", "send-then-tile")
+"""Strategies over a network card that agents carry out."""
+KEYED = ("strided-keys", "interleaved-keys", "list-keys")
+"""Strategies through strided keys. They are planned and priced; no agent posts them yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +29,7 @@ class Strategy:
     """One way to carry out a nest.
 
     Attributes:
-        name: one of `LOCAL` or `REMOTE`.
+        name: one of `LOCAL`, `REMOTE` or `KEYED`.
         seconds: predicted time.
         work_requests, sges: what a network card is asked for; 0 where none is involved.
         keys, remote_keys: strided keys in use, and those of them that the peer must be told.
@@ -54,7 +48,7 @@ class Strategy:
 
 
 def strategies(nest: Nest, costs: Costs, limits: Limits | None = None) -> list[Strategy]:
-    """Every strategy for a nest, in the order of `LOCAL` and `REMOTE`; impossible ones say why."""
+    """Every strategy for a nest, those between machines by what the cards do; impossible ones say why."""
     bounds = limits or Limits()
     nbytes = nest.payload_nbytes
     translate = nbytes / costs.translate_bytes_per_s

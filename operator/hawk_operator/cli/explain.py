@@ -10,7 +10,7 @@ from rich.text import Text
 
 from hawk_agent.layouts import engine
 from hawk_agent.plans import choose, gather_writes, keeping, key_plans, scatter_reads, strategies
-from hawk_agent.plans.strategies import LOCAL, REMOTE
+from hawk_agent.plans.strategies import KEYED, LOCAL, REMOTE
 from hawk_agent.transports.verbs import mlx5_model
 from hawk_operator.cli.output import rows
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 UNSEEN: Final = (
     "strided keys need an mlx5 card; they were built for its driver's structures and executed on a model, "
-    "hardware has not been seen: their times are assumptions"
+    "hardware has not been seen, and no agent posts them yet"
 )
 PROVE_MOST: Final = 64 << 20
 """Bytes of either side up to which plans of keys are executed on the model."""
@@ -187,7 +187,7 @@ def _stride(stride: int, step: int) -> str:
 
 def _mark(name: str, answer: dict[str, Any]) -> str:
     chosen = {answer["chosen_local"]: "chosen on one host", answer["chosen_remote"]: "chosen between hosts"}
-    return chosen.get(name, "")
+    return chosen.get(name, "planned only" if name in KEYED else "")
 
 
 def _keys(nest: Nest, plan: KeyPlan, limits: Limits) -> dict[str, Any]:

@@ -14,6 +14,7 @@
 #include "_kernel_paths.h"
 #include "_kernel_program.h"
 #include "_kernel_run.h"
+#include "_kernel_stream.h"
 
 /* ---- the Python side ---- */
 
@@ -114,6 +115,48 @@ static PyObject *py_copy(PyObject *self, PyObject *args)
     if (!path)
         return NULL;
     return why ? refuse(why) : PyLong_FromUnsignedLongLong(sum);
+}
+
+PyDoc_STRVAR(part_doc,
+             "part(path, programs, source, destination, source_table, destination_table, source_page,\n"
+             "     destination_page, start, stop, packing)\n\n"
+             "Move bytes [start, stop) of the programs' stream: packing, to a destination that holds them alone;\n"
+             "else from a source that does.");
+static PyObject *py_part(PyObject *self, PyObject *args)
+{
+    (void)self;
+    const char *name, *why = NULL;
+    Py_buffer programs, in, out, in_table, out_table;
+    long long in_page, out_page, start, stop;
+    int packing;
+    if (!PyArg_ParseTuple(args, "sy*y*w*y*y*LLLLp", &name, &programs, &in, &out, &in_table, &out_table, &in_page,
+                          &out_page, &start, &stop, &packing))
+        return NULL;
+    const Path *path = find_path(name);
+    Side source, destination;
+    if (start < 0 || stop < start)
+        why = "range: not one";
+    else if (path && !(why = make_side(&source, &in, &in_table, in_page)) &&
+             !(why = make_side(&destination, &out, &out_table, out_page))) {
+        const int64_t *begin = programs.buf, *end = begin + programs.len / 8;
+        Part part = {path, &source, &destination, packing, 0, 0, NULL};
+        if (!(why = take_part(&part, begin, end, start, stop))) {
+            Py_BEGIN_ALLOW_THREADS
+            part.moving = 1;
+            take_part(&part, begin, end, start, stop);
+            Py_END_ALLOW_THREADS
+        }
+    }
+    PyBuffer_Release(&programs);
+    PyBuffer_Release(&in);
+    PyBuffer_Release(&out);
+    PyBuffer_Release(&in_table);
+    PyBuffer_Release(&out_table);
+    if (!path)
+        return NULL;
+    if (why)
+        return refuse(why);
+    Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(fill_doc, "fill(programs, destination, table, page)\n\nWrite zeros where programs point.");
@@ -228,6 +271,7 @@ static PyObject *py_plain(PyObject *self, PyObject *args)
 static PyMethodDef methods[] = {
     {"paths", py_paths, METH_NOARGS, paths_doc},
     {"copy", py_copy, METH_VARARGS, copy_doc},
+    {"part", py_part, METH_VARARGS, part_doc},
     {"fill", py_fill, METH_VARARGS, fill_doc},
     {"digest", py_digest, METH_VARARGS, digest_doc},
     {"plain", py_plain, METH_VARARGS, plain_doc},

@@ -14,6 +14,20 @@ def copy(
     key: tuple[int, int, int],
     /,
 ) -> int: ...
+def part(
+    path: str,
+    programs: Any,
+    source: Any,
+    destination: Any,
+    source_table: Any,
+    destination_table: Any,
+    source_page: int,
+    destination_page: int,
+    start: int,
+    stop: int,
+    packing: bool,
+    /,
+) -> None: ...
 def fill(programs: Any, destination: Any, table: Any, page: int, /) -> None: ...
 def digest(
     path: str,

@@ -23,15 +23,15 @@
 TARGET static inline void NAME(move)(uint8_t *to, const uint8_t *from, int64_t bytes, Ahead *ahead, int stream)
 {
     const int32_t *lines = ahead->lines;
+    const int aligned = stream && (uintptr_t)to % VBYTES == 0;
     int64_t i = 0;
-    if (stream && (uintptr_t)to % VBYTES == 0) {
-        for (; i + LINE <= bytes; i += LINE) {
-            FETCH();
-            for (int v = 0; v < LINE; v += VBYTES)
+    for (; i + LINE <= bytes; i += LINE) {
+        FETCH();
+        for (int v = 0; v < LINE; v += VBYTES)
+            if (aligned)
                 vstream(to + i + v, vload(from + i + v));
-        }
-        for (; i + VBYTES <= bytes; i += VBYTES)
-            vstream(to + i, vload(from + i));
+            else
+                vstore(to + i + v, vload(from + i + v));
     }
     for (; i + VBYTES <= bytes; i += VBYTES)
         vstore(to + i, vload(from + i));
@@ -48,18 +48,16 @@ TARGET static inline void NAME(move)(uint8_t *to, const uint8_t *from, int64_t b
         const int64_t step = b->run_source, runs = b->runs;                                            \
         const int32_t *lines = ahead->lines;                                                           \
         int64_t i = 0;                                                                                 \
-        if (stream) {                                                                                  \
-            for (; i + PIECES * VECTORS <= runs; i += PIECES * VECTORS) {                              \
-                FETCH();                                                                               \
-                for (int v = 0; v < VECTORS; v++, from += PIECES * step, to += VBYTES)                 \
+        for (; i + PIECES * VECTORS <= runs; i += PIECES * VECTORS) {                                  \
+            FETCH();                                                                                   \
+            for (int v = 0; v < VECTORS; v++, from += PIECES * step, to += VBYTES)                     \
+                if (stream)                                                                            \
                     vstream(to, PIECES_AT(from, step));                                                \
-            }                                                                                          \
-            for (; i + PIECES <= runs; i += PIECES, from += PIECES * step, to += VBYTES)               \
-                vstream(to, PIECES_AT(from, step));                                                    \
-        } else {                                                                                       \
-            for (; i + PIECES <= runs; i += PIECES, from += PIECES * step, to += VBYTES)               \
-                vstore(to, PIECES_AT(from, step));                                                     \
+                else                                                                                   \
+                    vstore(to, PIECES_AT(from, step));                                                 \
         }                                                                                              \
+        for (; i + PIECES <= runs; i += PIECES, from += PIECES * step, to += VBYTES)                   \
+            vstore(to, PIECES_AT(from, step));                                                         \
         for (; i < runs; i++, from += step, to += N)                                                   \
             memcpy(to, from, N);                                                                       \
         ahead->lines = lines;                                                                          \
@@ -93,13 +91,11 @@ TARGET static inline void NAME(gather_row_32)(const Block *b, const uint8_t *fro
     const int64_t step = b->run_source, runs = b->runs;
     const int32_t *lines = ahead->lines;
     int64_t i = 0;
-    if (stream) {
-        for (; i + 2 <= runs; i += 2, from += 2 * step, to += LINE) {
-            FETCH();
-            for (int v = 0; v < 32; v += VBYTES) {
-                vstream(to + v, vload(from + v));
-                vstream(to + 32 + v, vload(from + step + v));
-            }
+    for (; stream && i + 2 <= runs; i += 2, from += 2 * step, to += LINE) {
+        FETCH();
+        for (int v = 0; v < 32; v += VBYTES) {
+            vstream(to + v, vload(from + v));
+            vstream(to + 32 + v, vload(from + step + v));
         }
     }
     for (; i < runs; i++, from += step, to += 32)

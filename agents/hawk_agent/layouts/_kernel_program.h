@@ -25,6 +25,16 @@ static const char *read_program(const int64_t **words, const int64_t *end, Progr
     return NULL;
 }
 
+/* The bytes of a program, or -1 if they don't fit a number. */
+static int64_t program_bytes(const Program *p)
+{
+    __int128 bytes = p->run;
+    for (int i = 0; i < p->loops; i++)
+        if ((bytes *= p->loop[i].count) > INT64_MAX)
+            return -1;
+    return (int64_t)bytes;
+}
+
 /* One side of a program: a buffer with its block table. */
 typedef struct {
     uint8_t *bytes;

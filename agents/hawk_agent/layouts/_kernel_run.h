@@ -68,6 +68,7 @@ static inline int next_block(Walk *w)
 
 #define LINES_MOST 1024
 #define DISTANCE 8192 /* bytes: nearer comes too late, farther has left the nearest cache when its turn comes */
+#define FETCH_FROM (64 << 10) /* bytes: to fetch less isn't worth the list */
 #define DENSE 4096    /* bytes that are read without gaps: a page of memory, no need to join more */
 
 /* How many loops outside the block join its group: as many as make what is read dense and still small.
@@ -208,12 +209,13 @@ static uint64_t run_copy(const Path *path, const Program *p, const Side *source,
     Scout scout;
     uint64_t sum = 0;
     start_walk(&walk, &block, p, source, destination);
-    if (stream)
+    const int fetch = stream || program_bytes(p) >= FETCH_FROM;
+    if (fetch)
         start_scout(&scout, &walk, &block);
     do {
         const uint8_t *from = source->bytes + source_at(&walk);
         uint8_t *to = destination->bytes + destination_at(&walk);
-        const Ahead ahead = stream ? look_ahead(&scout) : (Ahead){NULL, NULL};
+        const Ahead ahead = fetch ? look_ahead(&scout) : (Ahead){NULL, NULL};
         if (key)
             sum += copy_and_hash(path, &block, from, to, (uint64_t)walk.logical, key, ahead, stream);
         else

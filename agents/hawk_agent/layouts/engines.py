@@ -119,6 +119,24 @@ def copy(
     return digest(plan, source, tables[0], pages[0], side=0, unit=unit, key=key)
 
 
+def move_span(
+    plan: Plan,
+    source: Bytes,
+    destination: Bytes,
+    tables: tuple[Table, Table],
+    pages: tuple[int, int],
+    *,
+    span: tuple[int, int],
+    packing: bool,
+) -> bool:
+    """Move a span of a plan's stream in one call; False where there is no kernel to do it."""
+    path = engine()
+    if path == "numpy":
+        return False
+    _kernel.part(path[2:], plan.words, source, destination, *tables, *pages, *span, packing)
+    return True
+
+
 def fill(plan: Plan, destination: Bytes, table: Table, page: int) -> None:
     """Run a plan that writes zeros."""
     if not plan.programs:

@@ -60,6 +60,11 @@ class Nest:
         return engines.prepare(schedule(pieces, self.pages))
 
     @cached_property
+    def stream(self) -> engines.Plan:
+        """The moves in the order of the destination: the payload as a stream (`pack`)."""
+        return engines.prepare(self.moves)
+
+    @cached_property
     def _whole(self) -> engines.Plan:
         return engines.prepare(self.units)
 

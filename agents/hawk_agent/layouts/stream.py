@@ -29,16 +29,20 @@ def pack(nest: Nest, source: Bytes, table: Table, out: object, *, start: int, st
     """See `Nest.pack`."""
     _check(nest, start, stop)
     write = as_bytes("out", out, stop - start, writable=True)
-    programs = [into_stream(piece, at - start) for piece, at in cut(nest.moves, start, stop)]
-    engines.copy(engines.prepare(programs), source, write, (table, _NO_TABLE), (nest.pages[0], 0))
+    sides = (source, write[: stop - start], (table, _NO_TABLE), (nest.pages[0], 0))
+    if not engines.move_span(nest.stream, *sides, span=(start, stop), packing=True):
+        programs = [into_stream(piece, at - start) for piece, at in cut(nest.moves, start, stop)]
+        engines.copy(engines.prepare(programs), *sides)
 
 
 def unpack(nest: Nest, data: object, destination: Bytes, table: Table, *, start: int, stop: int) -> None:
     """See `Nest.unpack`."""
     _check(nest, start, stop)
     read = as_bytes("data", data, stop - start, writable=False)
-    programs = [from_stream(piece, at - start) for piece, at in cut(nest.moves, start, stop)]
-    engines.copy(engines.prepare(programs), read, destination, (_NO_TABLE, table), (0, nest.pages[1]))
+    sides = (read[: stop - start], destination, (_NO_TABLE, table), (0, nest.pages[1]))
+    if not engines.move_span(nest.stream, *sides, span=(start, stop), packing=False):
+        programs = [from_stream(piece, at - start) for piece, at in cut(nest.moves, start, stop)]
+        engines.copy(engines.prepare(programs), *sides)
 
 
 def _check(nest: Nest, start: int, stop: int) -> None:

@@ -1,5 +1,6 @@
 """The C kernel refuses what would leave its buffers, whatever it is handed."""
 
+import contextlib
 from array import array
 
 import numpy as np
@@ -132,6 +133,37 @@ def test_no_plausible_program_leaves_its_buffers(shape, run, starts, tables, pat
         )
     except ValueError:
         return
+
+
+@given(
+    shape=st.lists(loops, max_size=4),
+    run=st.integers(1, 70),
+    starts=st.tuples(st.integers(0, 60), st.integers(0, 60)),
+    tables=st.tuples(*[st.lists(st.integers(-1, 4), min_size=1, max_size=12)] * 2),
+    span=st.tuples(st.integers(-1, 300), st.integers(-1, 600)),
+    path=st.sampled_from(kernel.paths()),
+    packing=st.booleans(),
+)
+def test_no_part_of_a_stream_leaves_its_buffers(shape, run, starts, tables, span, path, packing):
+    """A span beyond the stream, a table or a piece that is too small: refused before it moves."""
+    memory = np.full(256 + 128, 7, np.uint8)
+    words = program(*shape, run=run, source=starts[0], destination=starts[1])
+    maps = [np.array(t, np.int64) for t in tables]
+    with contextlib.suppress(ValueError):
+        kernel.part(path, words, np.zeros(256, np.uint8), memory[64:-64], *maps, 30, 20, *span, packing)
+
+    assert (memory[:64] == 7).all()
+    assert (memory[-64:] == 7).all()
+
+
+@pytest.mark.parametrize("span", [(0, 257), (5, 4), (-1, 4), (256, 300)])
+def test_a_span_outside_the_stream_is_refused(span):
+    words = program((8, 32, 32, 0, 0, 0))
+    out = np.full(512, 7, np.uint8)
+
+    with pytest.raises(ValueError, match="range"):
+        kernel.part("", words, np.zeros(256, np.uint8), out, NONE, NONE, 0, 0, *span, True)
+    assert (out == 7).all()
 
 
 def test_every_path_of_this_machine_is_an_engine():

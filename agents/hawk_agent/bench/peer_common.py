@@ -30,12 +30,17 @@ def content(nbytes: int) -> Bytes:
     return np.random.default_rng(3).integers(0, 256, nbytes, dtype=np.uint8)
 
 
+def tile_order(mebibytes: int) -> npt.NDArray[np.int64]:
+    """Which piece of 32 bytes of row-major memory comes where in 16x16 tiles."""
+    tokens = (mebibytes << 20) // (HEADS * FEATURES * 2)
+    pieces = np.arange((mebibytes << 20) // 32).reshape(HEADS, tokens // 16, 16, FEATURES // 16)
+    return np.ascontiguousarray(pieces.transpose(0, 1, 3, 2)).ravel()
+
+
 def translators(mebibytes: int, arrived: Bytes, tiles: Bytes) -> dict[str, Callable[[], None]]:
     """What happens on arrival: nothing, this package's kernel, or numpy's fastest way (take)."""
     work = workload("row-major", "tiles-16x16", mebibytes)
-    tokens = work.nbytes // (HEADS * FEATURES * 2)
-    pieces = np.arange(work.nbytes // 32).reshape(HEADS, tokens // 16, 16, FEATURES // 16)
-    order = np.ascontiguousarray(pieces.transpose(0, 1, 3, 2)).ravel()
+    order = tile_order(mebibytes)
     from_pieces, to_pieces = arrived.view("V32"), tiles.view("V32")
 
     def kernel() -> None:
@@ -44,7 +49,7 @@ def translators(mebibytes: int, arrived: Bytes, tiles: Bytes) -> dict[str, Calla
     def take() -> None:
         np.take(from_pieces, order, out=to_pieces, mode="clip")
 
-    return {"plain": lambda: None, "kernel": kernel, "numpy": take}
+    return {"plain": lambda: None, "descriptors": lambda: None, "kernel": kernel, "numpy": take}
 
 
 def right(mode: str, mebibytes: int, arrived: Bytes, tiles: Bytes) -> bool:
@@ -54,7 +59,7 @@ def right(mode: str, mebibytes: int, arrived: Bytes, tiles: Bytes) -> bool:
         return bool(np.array_equal(arrived, sent))
     expected = np.zeros(tiles.size, np.uint8)
     workload("row-major", "tiles-16x16", mebibytes).run(sent, expected)
-    return bool(np.array_equal(tiles, expected))
+    return bool(np.array_equal(arrived if mode == "descriptors" else tiles, expected))
 
 
 def answer(**facts: object) -> None:

@@ -10,12 +10,15 @@ import time
 from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
+import numpy as np
 from nixl_cu12 import nixl_agent, nixl_agent_config  # type: ignore[import-not-found]
 
-from hawk_agent.bench.peer_common import answer, content, region, right, translators
+from hawk_agent.bench.peer_common import answer, content, region, right, tile_order, translators
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
+
+    from hawk_agent.bench.peer_common import Bytes
 
 POLL_SECONDS = 0.00015
 
@@ -37,6 +40,15 @@ def target(pipe: Connection, mebibytes: int) -> None:
         pipe.send((done, right(mode, mebibytes, arrived, tiles) if check else True))
 
 
+def descriptors(agent: nixl_agent, mebibytes: int, source: Bytes, address: int) -> tuple[object, object]:
+    """The translation as a list: a piece of 32 bytes each, in the order of the destination."""
+    order = tile_order(mebibytes)
+    sizes, device = np.full(order.size, 32), np.zeros(order.size, np.int64)
+    here = np.column_stack([source.ctypes.data + order * 32, sizes, device]).astype(np.uint64)
+    there = np.column_stack([address + np.arange(order.size) * 32, sizes, device]).astype(np.uint64)
+    return agent.get_xfer_descs(here, "DRAM"), agent.get_xfer_descs(there, "DRAM")
+
+
 def main(mebibytes: int) -> None:
     """Serve the benchmark's requests until its pipe closes."""
     context = get_context("spawn")
@@ -51,14 +63,17 @@ def main(mebibytes: int) -> None:
     name = agent.add_remote_agent(metadata)
     name = name.decode() if isinstance(name, bytes) else name
     agent.make_connection(name)
-    here = agent.get_xfer_descs([(source.ctypes.data, source.size, 0)], "DRAM")
-    there = agent.get_xfer_descs([(address, source.size, 0)], "DRAM")
+    whole = (
+        agent.get_xfer_descs([(source.ctypes.data, source.size, 0)], "DRAM"),
+        agent.get_xfer_descs([(address, source.size, 0)], "DRAM"),
+    )
     answer(ready=True)
     seen: set[str] = set()
     for number, line in enumerate(sys.stdin):
         mode = line.strip()
         tag = f"{number}:".encode()
-        handle = agent.initialize_xfer("WRITE", here, there, name, tag)
+        lists = descriptors(agent, mebibytes, source, address) if mode == "descriptors" else whole
+        handle = agent.initialize_xfer("WRITE", *lists, name, tag)
         pipe.send((mode, tag, mode not in seen))
         seen.add(mode)
         pipe.recv()

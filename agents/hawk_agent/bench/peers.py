@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import hawk_agent
+from hawk_agent.bench import libraries
 from hawk_agent.bench.errors import BenchError
 
 if TYPE_CHECKING:
@@ -33,11 +34,14 @@ _ANSWER_SECONDS = 120
 class _Recipe:
     packages: tuple[str, ...]
     module: str
+    libraries: tuple[str, ...] = ()  # of the system, in packages of this name
 
 
 _RECIPES: Mapping[str, _Recipe] = {
     "nixl": _Recipe(("nixl-cu12==1.5.1",), "hawk_agent.bench.peer_nixl"),
-    "mooncake": _Recipe(("mooncake-transfer-engine-non-cuda==0.3.13",), "hawk_agent.bench.peer_mooncake"),
+    "mooncake": _Recipe(
+        ("mooncake-transfer-engine-non-cuda==0.3.13",), "hawk_agent.bench.peer_mooncake", ("libibverbs1",)
+    ),
 }
 
 
@@ -100,6 +104,7 @@ def peer(name: str, mebibytes: int) -> Iterator[Peer]:
         raise BenchError(f"peer: {name!r} isn't known; use one of {', '.join(_RECIPES)}")
     python = environment(name)
     root = Path(hawk_agent.__file__).parents[1]
+    extra = libraries.found(_RECIPES[name].libraries, _cache())
     with tempfile.TemporaryFile("w+", encoding="utf-8") as log:
         process = subprocess.Popen(
             [python, "-m", _RECIPES[name].module, str(mebibytes)],
@@ -108,7 +113,11 @@ def peer(name: str, mebibytes: int) -> Iterator[Peer]:
             stderr=log,
             text=True,
             bufsize=1,
-            env={**os.environ, "PYTHONPATH": str(root)},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(root),
+                **extra,
+            },
         )
         try:
             running = Peer(name, process, log)
@@ -130,13 +139,15 @@ def _stop(process: subprocess.Popen[str]) -> None:
             pipe.close()
 
 
+def _cache() -> Path:
+    """Where peers are kept: outside the project, for all of its clones."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("HAWK_CACHE") or Path(base) / "hawkpool") / "peers"
+
+
 def environment(name: str) -> Path:
     """The peer's interpreter, in a cache outside the project."""
-    base = (
-        os.environ.get("HAWK_CACHE")
-        or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hawkpool"
-    )
-    home = Path(base) / "peers" / f"{name}-{sys.version_info[0]}.{sys.version_info[1]}"
+    home = _cache() / f"{name}-{sys.version_info[0]}.{sys.version_info[1]}"
     python = home / "bin" / "python"
     if (home / ".complete").exists():
         return python

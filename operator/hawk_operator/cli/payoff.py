@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, fields
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_type_hints
 
 import typer
 
 from hawk_api.catalogue import shipped
 from hawk_api.models import ConfigError, parse_config, preset
-from hawk_api.v1alpha1 import DataType
 from hawk_operator.cli.output import Output, OutputOption, emit, fail, rows
 from hawk_operator.payoff import pictures, reports
-from hawk_operator.payoff.checks import InputError
+from hawk_operator.payoff.aiconfigurator import Asked, estimator
+from hawk_operator.payoff.aiconfigurator import rows as rows_of
+from hawk_operator.payoff.checks import InputError, whole
 from hawk_operator.payoff.draw import write
+from hawk_operator.payoff.inputs import AfdInputs, PdInputs, PipelineInputs, TdInputs
+from hawk_operator.payoff.measured import as_csv
 from hawk_operator.payoff.published import comparisons
 from hawk_operator.payoff.sweep import parse_sweeps, sweep
 from hawk_operator.payoff.systems import PAIRS, Named, unknown_figures
@@ -46,20 +49,10 @@ OPTIONS = {
 ALIASES = {"prompt": "prompt_tokens", "output": "output_tokens", "link": "link_gbps", "overlap": "hidden"}
 
 
-class First(StrEnum):
-    """Who emits the first output token."""
-
-    DECODE = "decode"
-    PREFILL = "prefill"
-
-
 Model = Annotated[
     str | None, typer.Option(help="A model known by name (hawk kv --list).", show_default=False)
 ]
 Config = Annotated[Path | None, typer.Option(help="The model's config.json instead.", show_default=False)]
-Link = Annotated[float, typer.Option(help="Link rate in Gb/s (of one rail).")]
-Hidden = Annotated[float, typer.Option(help="Share of the transfer that is hidden, 0 to 1.")]
-KvDtype = Annotated[DataType, typer.Option(help="Element type of the KV cache.")]
 Sweep = Annotated[
     list[str] | None,
     typer.Option("--sweep", help="NAME=V1,V2,... or NAME=FROM:TO:COUNT; repeats.", show_default=False),
@@ -67,185 +60,120 @@ Sweep = Annotated[
 Plot = Annotated[
     Path | None, typer.Option(help="Write the figure: .png, .svg, or .csv for its data.", show_default=False)
 ]
+Counts = Annotated[str, typer.Option(help="Where to estimate: V1,V2,...")]
 Figure = Annotated[str, typer.Option(help="Key of the figure that a swept plot shows.")]
+AROUND: dict[str, tuple[Any, Any]] = {
+    "model": (Model, None),
+    "config": (Config, None),
+    "sweeps": (Sweep, None),
+    "figure": (Figure, ""),
+    "plot": (Plot, None),
+    "output": (OutputOption, Output.TABLE),
+}
+"""Options that every split's command has round its own: annotation and default."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """One command of bare arithmetic: its inputs are its options."""
+
+    name: str
+    inputs: type[Any]
+    report: Callable[[Geometry, Any], dict[str, Any]]
+    chart: Callable[[Geometry, Any], Chart]
+    figure: str
+    """What a swept plot shows unless asked otherwise."""
+
+
+SPLITS = (
+    Split("pd", PdInputs, reports.report_pd, pictures.pd_chart, "delta_ms"),
+    Split("afd", AfdInputs, reports.report_afd, pictures.afd_chart, "delta_ms"),
+    Split("td", TdInputs, reports.report_td, pictures.td_chart, "transfer_us"),
+    Split("pipeline", PipelineInputs, reports.report_pipeline, pictures.pipeline_chart, "exposed_ms"),
+)
+
+
+def _command(split: Split) -> Callable[..., None]:
+    """Return the command of a split, with an option for each field of its inputs."""
+    hints = get_type_hints(split.inputs)
+    own: dict[str, tuple[Any, Any]] = {
+        field.name: (
+            Annotated[
+                hints[field.name],
+                typer.Option(help=field.metadata["help"], show_default=field.default is not None),
+            ],
+            field.default,
+        )
+        for field in fields(split.inputs)
+    }
+    options = {"model": AROUND["model"], "config": AROUND["config"], **own, **AROUND}
+    options["figure"] = (Figure, split.figure)
+
+    def run(**given: Any) -> None:
+        geometry = _geometry(given.pop("model"), given.pop("config"))
+        how = [given.pop(name) for name in ("sweeps", "figure", "plot", "output")]
+        wanted = Wanted(how[0] or [], *how[1:])
+        inputs = split.inputs(**given)
+        _answer(
+            inputs, wanted, lambda one: split.report(geometry, one), lambda: split.chart(geometry, inputs)
+        )
+
+    run.__doc__ = split.inputs.__doc__
+    run.__annotations__ = {name: kind for name, (kind, _) in options.items()}
+    run.__signature__ = Signature(  # type: ignore[attr-defined]
+        [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, (kind, default) in options.items()
+        ]
+    )
+    return run
+
+
+for _split in SPLITS:
+    app.command(_split.name)(_command(_split))
 
 
 @app.command()
-def pd(
+def times(
     *,
-    model: Model = None,
-    config: Config = None,
-    prompt_tokens: Annotated[int, typer.Option(help="Tokens that are prefilled.")] = 16_384,
-    output_tokens: Annotated[int, typer.Option(help="Tokens that are decoded.")] = 128,
-    link_gbps: Link = 200.0,
-    decode_saving_ms_per_token: Annotated[
-        float, typer.Option(help="How much sooner a decode step ends on the receiver, ms; negative: later.")
-    ] = 0.0,
-    hidden: Hidden = 0.0,
-    first_token: Annotated[First, typer.Option(help="Who emits the first token.")] = First.DECODE,
-    requests_per_second: Annotated[
-        float | None, typer.Option(help="Requests a second, for the link's load.", show_default=False)
-    ] = None,
-    kv_dtype: KvDtype = DataType.FLOAT16,
-    sweeps: Sweep = None,
-    figure: Figure = "delta_ms",
-    plot: Plot = None,
-    output: OutputOption = Output.TABLE,
+    model: Annotated[str, typer.Option(help="The model, by its name here (hawk kv --list).")],
+    model_path: Annotated[str, typer.Option(help="Its name on Hugging Face, or a folder with its config.")],
+    accelerator_class: Annotated[str, typer.Option(help="The AcceleratorClass that the times are for.")],
+    system: Annotated[str, typer.Option(help="AIConfigurator's name of the device, such as h100_sxm.")],
+    backend: Annotated[str, typer.Option(help="Engine: vllm, sglang or trtllm.")] = "vllm",
+    devices: Annotated[int, typer.Option(help="Devices of one replica, in tensor parallel.")] = 1,
+    prompt_tokens: Counts = "512,1024,2048,4096,8192,16384",
+    batch: Counts = "1,8,32,64,128,256",
+    context_tokens: Counts = "1024,2048,4096,8192,16384",
 ) -> None:
-    """Prefill here, decode there: transfer, exposed time and break-evens of one request."""
-    geometry = _geometry(model, config)
-    inputs = reports.PdInputs(
-        prompt_tokens=prompt_tokens,
-        output_tokens=output_tokens,
-        link_gbps=link_gbps,
-        decode_saving_ms_per_token=decode_saving_ms_per_token,
-        hidden=hidden,
-        first_token=first_token.value,
-        requests_per_second=requests_per_second,
-        kv_dtype=kv_dtype,
-    )
-    asked = Asked(sweeps or [], figure, plot, output)
-    _answer(
-        inputs,
-        asked,
-        lambda one: reports.report_pd(geometry, one),
-        lambda: pictures.pd_chart(geometry, inputs),
-    )
+    """Estimate engine times by AIConfigurator, where it is installed: a file for hawk plan --measured."""
+    try:
+        asked = Asked(
+            model=preset(model).name,
+            model_path=model_path,
+            device=accelerator_class,
+            system=system,
+            backend=backend,
+            devices=whole("devices", devices),
+            prompts=_counts("--prompt-tokens", prompt_tokens),
+            batches=_counts("--batch", batch),
+            contexts=_counts("--context-tokens", context_tokens),
+        )
+        made = rows_of(*estimator(), asked)
+    except InputError as error:
+        _refuse(error)
+    except ValueError as error:
+        fail(f"--model: {error}")
+    typer.echo(as_csv(made), nl=False)
 
 
-@app.command()
-def afd(
-    *,
-    model: Model = None,
-    config: Config = None,
-    batch: Annotated[int, typer.Option(help="Sequences in a decode step.")] = 128,
-    link_gbps: Link = 200.0,
-    ffn_saving_ms: Annotated[float, typer.Option(help="How much sooner the FFN of one step ends, ms.")] = 0.0,
-    hidden: Hidden = 0.0,
-    context_tokens: Annotated[int, typer.Option(help="Tokens that a request retains.")] = 16_384,
-    ffn_ranks: Annotated[
-        int | None, typer.Option(help="FFN devices that experts are spread over.", show_default=False)
-    ] = None,
-    waiting_requests: Annotated[
-        float | None, typer.Option(help="Requests that wait for KV space.", show_default=False)
-    ] = None,
-    tokens_per_expert_limit: Annotated[
-        float | None, typer.Option(help="Tokens a step that fill an expert.", show_default=False)
-    ] = None,
-    kv_dtype: KvDtype = DataType.FLOAT16,
-    sweeps: Sweep = None,
-    figure: Figure = "delta_ms",
-    plot: Plot = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Attention here, FFN there: the exchange of one step, and what the freed memory is worth."""
-    geometry = _geometry(model, config)
-    inputs = reports.AfdInputs(
-        batch=batch,
-        link_gbps=link_gbps,
-        ffn_saving_ms=ffn_saving_ms,
-        hidden=hidden,
-        context_tokens=context_tokens,
-        ffn_ranks=ffn_ranks,
-        waiting_requests=waiting_requests,
-        tokens_per_expert_limit=tokens_per_expert_limit,
-        kv_dtype=kv_dtype,
-    )
-    asked = Asked(sweeps or [], figure, plot, output)
-    _answer(
-        inputs,
-        asked,
-        lambda one: reports.report_afd(geometry, one),
-        lambda: pictures.afd_chart(geometry, inputs),
-    )
-
-
-@app.command()
-def td(
-    *,
-    model: Model = None,
-    config: Config = None,
-    draft_tokens: Annotated[int, typer.Option(help="Candidates a round.")] = 8,
-    feature_vectors: Annotated[int, typer.Option(help="Hidden vectors sent to the drafter a round.")] = 0,
-    link_gbps: Link = 200.0,
-    acceptance: Annotated[
-        float | None, typer.Option(help="Chance that a draft is accepted, 0 to 1.", show_default=False)
-    ] = None,
-    draft_ms_per_token: Annotated[
-        float | None, typer.Option(help="Drafting, ms.", show_default=False)
-    ] = None,
-    verify_ms: Annotated[float | None, typer.Option(help="One verification, ms.", show_default=False)] = None,
-    target_ms_per_token: Annotated[
-        float | None, typer.Option(help="A plain step of the target, ms.", show_default=False)
-    ] = None,
-    verify_ms_per_draft: Annotated[float, typer.Option(help="Added to a verification a draft, ms.")] = 0.0,
-    synchronisation_ms: Annotated[float, typer.Option(help="Start-up and waiting of a round, ms.")] = 0.0,
-    draft_overlap: Annotated[float, typer.Option(help="Share of drafting under verification, 0 to 1.")] = 0.0,
-    longest: Annotated[int, typer.Option(help="Longest draft that may be chosen.")] = 8,
-    sweeps: Sweep = None,
-    figure: Figure = "transfer_us",
-    plot: Plot = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Draft here, verify there: messages of a round, and the round where its times are given."""
-    geometry = _geometry(model, config)
-    inputs = reports.TdInputs(
-        draft_tokens=draft_tokens,
-        feature_vectors=feature_vectors,
-        link_gbps=link_gbps,
-        acceptance=acceptance,
-        draft_ms_per_token=draft_ms_per_token,
-        verify_ms=verify_ms,
-        target_ms_per_token=target_ms_per_token,
-        verify_ms_per_draft=verify_ms_per_draft,
-        synchronisation_ms=synchronisation_ms,
-        draft_overlap=draft_overlap,
-        longest=longest,
-    )
-    asked = Asked(sweeps or [], figure, plot, output)
-    _answer(
-        inputs,
-        asked,
-        lambda one: reports.report_td(geometry, one),
-        lambda: pictures.td_chart(geometry, inputs),
-    )
-
-
-@app.command()
-def pipeline(
-    *,
-    model: Model = None,
-    config: Config = None,
-    tokens: Annotated[int, typer.Option(help="Tokens that are prefilled.")] = 32_768,
-    chunk_layers: Annotated[int, typer.Option(help="Layers sent together.")] = 16,
-    compute_ms_per_chunk: Annotated[float, typer.Option(help="Computing of one chunk, ms.")] = 18.2,
-    rails: Annotated[int, typer.Option(help="Network ports used by one request.")] = 1,
-    link_gbps: Link = 400.0,
-    overhead_us_per_chunk: Annotated[float, typer.Option(help="Posting and detecting one chunk, us.")] = 0.0,
-    kv_dtype: KvDtype = DataType.FLOAT16,
-    sweeps: Sweep = None,
-    figure: Figure = "exposed_ms",
-    plot: Plot = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Chunks of layers on rails: how much of the transfer is left when prefill ends."""
-    geometry = _geometry(model, config)
-    inputs = reports.PipelineInputs(
-        tokens=tokens,
-        chunk_layers=chunk_layers,
-        compute_ms_per_chunk=compute_ms_per_chunk,
-        rails=rails,
-        link_gbps=link_gbps,
-        overhead_us_per_chunk=overhead_us_per_chunk,
-        kv_dtype=kv_dtype,
-    )
-    asked = Asked(sweeps or [], figure, plot, output)
-    _answer(
-        inputs,
-        asked,
-        lambda one: reports.report_pipeline(geometry, one),
-        lambda: pictures.pipeline_chart(geometry, inputs),
-    )
+def _counts(option: str, text: str) -> list[int]:
+    try:
+        return sorted({whole(option, float(part)) for part in text.split(",")})
+    except InputError:
+        raise
+    except ValueError:
+        raise InputError(option, f"{text!r} is no list of counts", "write such as 512,1024,2048") from None
 
 
 @app.command()
@@ -321,7 +249,7 @@ def systems(output: OutputOption = Output.TABLE) -> None:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Wanted:
     """How an answer is wanted."""
 
     sweeps: list[str]
@@ -334,36 +262,36 @@ Inputs = TypeVar("Inputs")
 
 
 def _answer(
-    inputs: Inputs, asked: Asked, report: Callable[[Inputs], dict[str, Any]], chart: Callable[[], Chart]
+    inputs: Inputs, wanted: Wanted, report: Callable[[Inputs], dict[str, Any]], chart: Callable[[], Chart]
 ) -> None:
-    """Print one report, or one a combination of the sweeps, and draw where asked."""
+    """Print one report, or one a combination of the sweeps, and draw where wanted."""
     try:
-        if asked.sweeps:
-            _swept(inputs, asked, report)
+        if wanted.sweeps:
+            _swept(inputs, wanted, report)
             return
         found = report(inputs)
-        if asked.plot is not None:
-            write(chart(), asked.plot)
+        if wanted.plot is not None:
+            write(chart(), wanted.plot)
     except InputError as error:
         _refuse(error)
-    emit(found, asked.output, lambda: _table(found))
+    emit(found, wanted.output, lambda: _table(found))
 
 
-def _swept(inputs: Inputs, asked: Asked, report: Callable[[Inputs], dict[str, Any]]) -> None:
-    values = parse_sweeps(asked.sweeps, inputs, ALIASES)
+def _swept(inputs: Inputs, wanted: Wanted, report: Callable[[Inputs], dict[str, Any]]) -> None:
+    values = parse_sweeps(wanted.sweeps, inputs, ALIASES)
     found = [{k: v for k, v in row.items() if k != "timeline"} for row in sweep(inputs, values, report)]
-    if not isinstance(found[0].get(asked.figure), int | float):
+    if not isinstance(found[0].get(wanted.figure), int | float):
         known = ", ".join(key for key, value in found[0].items() if isinstance(value, int | float))
-        raise InputError("--figure", f"{asked.figure} is no figure of this report", f"choose one of {known}")
-    if asked.plot is not None:
-        write(pictures.swept_chart(found, list(values), asked.figure), asked.plot)
-    columns = [*values, asked.figure]
+        raise InputError("--figure", f"{wanted.figure} is no figure of this report", f"choose one of {known}")
+    if wanted.plot is not None:
+        write(pictures.swept_chart(found, list(values), wanted.figure), wanted.plot)
+    columns = [*values, wanted.figure]
 
     def table() -> Table:
         lines = ([_shown(row[key]) for key in columns] for row in found)
         return rows(f"{found[0]['model']}", [f"#{column}" for column in columns], lines)
 
-    emit({"sweep": found}, asked.output, table)
+    emit({"sweep": found}, wanted.output, table)
 
 
 def _table(report: dict[str, Any]) -> Table:
@@ -399,6 +327,8 @@ def _read(path: Path | None) -> str:
 
 def _refuse(error: InputError) -> NoReturn:
     option = error.field
+    if option == "AIConfigurator":
+        fail(str(error), 1)
     if not option.startswith("-"):
         option = OPTIONS.get(option, "--" + option.replace(" ", "-"))
     fail(f"{option}: {error.problem}; {error.remedy}")

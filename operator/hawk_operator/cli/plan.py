@@ -13,6 +13,7 @@ from hawk_operator.cli.subject import Subject, assumed, changed, from_cluster, f
 from hawk_operator.payoff.amounts import amount, figure
 from hawk_operator.payoff.assumptions import Given
 from hawk_operator.payoff.checks import InputError, share
+from hawk_operator.payoff.measured import read, tables
 from hawk_operator.payoff.plan import Answer
 from hawk_operator.payoff.plan import answer as plan_answer
 from hawk_operator.payoff.question import ask
@@ -70,6 +71,13 @@ def plan(
         list[str] | None,
         typer.Option("--set", help="CLASS.FIELD=VALUE of an AcceleratorClass; repeats.", show_default=False),
     ] = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option(
+            help="Measured engine times, .csv, .json or .yaml (docs/payoff.md says what a row has).",
+            show_default=False,
+        ),
+    ] = None,
     draft_model: Annotated[
         str | None, typer.Option(help="Drafter, a model known by name.", show_default=False)
     ] = None,
@@ -110,7 +118,13 @@ def plan(
         drafter = _drafter(subject, draft_model, draft_acceptance)
         given = assumed(given, assume or [])
         question = ask(
-            subject.pool.spec, subject.geometry, classes, given, drafter=drafter, measured=subject.measured
+            subject.pool.spec,
+            subject.geometry,
+            classes,
+            given,
+            drafter=drafter,
+            measured=subject.measured,
+            times=() if measured is None else tables(read(measured), subject.geometry.name),
         )
         answer = plan_answer(question)
         data = plan_data(answer, turning_points(question.scenario))

@@ -14,7 +14,8 @@ from .candidate import Candidate, Kind
 from .colocated import cheapest_first
 from .handover import contention_seconds, hand_over
 from .serving import Limit, decode_steadily, most_sequences
-from .split import MOST_LINK, prefill_seconds, ttft_fixed_seconds
+from .split import MOST_LINK, ttft_fixed_seconds
+from .times import prefill_seconds
 from .ways import attains, finish, latency, miss, pool_use, smallest
 
 if TYPE_CHECKING:

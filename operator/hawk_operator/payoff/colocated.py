@@ -11,7 +11,9 @@ from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from .candidate import Candidate, Kind
+from .roofline import Work
 from .serving import Limit, Mixed, mix_steadily, most_sequences
+from .times import slots, step_timer
 from .ways import attains, finish, latency, miss, pool_use, sizes, smallest
 
 if TYPE_CHECKING:
@@ -69,24 +71,25 @@ def serve(
     `decode_share` of the requests are decoded here.
     """
     workload = scenario.workload
-    efficiency = replace(scenario.efficiency, step_seconds=scenario.efficiency.step_seconds + rounds.seconds)
-    itl = scenario.targets.itl
-    room = replica.room(efficiency)
+    overhead = scenario.efficiency.step_seconds + rounds.seconds
+    itl, context = scenario.targets.itl, workload.mean_context
+    room = replica.room(scenario.efficiency)
     state = scenario.work.state_bytes(workload.longest_context)
-    most, bound = most_sequences(room, scenario.work.weight_bytes, state, efficiency.most_sequences)
+    most, bound = most_sequences(room, scenario.work.weight_bytes, state, slots(scenario, replica))
     if bound is Limit.WEIGHTS:
         return None
-    machine = replica.machine(efficiency)
-    prompt, step = scenario.work.prefill(workload.prompt_tokens), scenario.work.decode(workload.mean_context)
+    prompt, step = scenario.work.prefill(workload.prompt_tokens), scenario.work.decode(context)
     step = replace(step, tokens=1.0 + rounds.drafts)
+    plain = step_timer(scenario, replica, step, context, overhead=overhead)
     best: Colocation | None = None
     for chunk in sorted({min(chunk, workload.prompt_tokens) for chunk in CHUNKS}):
+        pieces = ceil(workload.prompt_tokens / chunk)
+        # Weights are read once for a chunk and the decodes beside it, arithmetic adds up.
+        piece = Work(prompt.flops / pieces, prompt.nbytes)
         mixed = mix_steadily(
-            prompt,
-            ceil(workload.prompt_tokens / chunk),
-            machine,
-            efficiency,
-            step,
+            step_timer(scenario, replica, step, context, overhead=overhead, beside=piece),
+            plain,
+            pieces,
             arrivals=workload.requests_per_second / replicas,
             tokens_per_second=workload.tokens_per_second * decode_share / replicas / rounds.emitted,
             most=most,

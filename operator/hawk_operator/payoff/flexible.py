@@ -13,7 +13,8 @@ from .candidate import Candidate, Kind
 from .colocated import cheapest_first
 from .handover import contention_seconds, hand_over
 from .serving import Limit
-from .split import MOST_LINK, decode_side, prefill_seconds, ttft_fixed_seconds
+from .split import MOST_LINK, decode_side, ttft_fixed_seconds
+from .times import prefill_seconds
 from .ways import attains, finish, latency, miss, pool_use, sizes, smallest, unknown
 
 if TYPE_CHECKING:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from . import drafting
 from .charts import Chart, Line, Lines, Mark, Span, Spans
-from .reports import AfdInputs, PdInputs, PipelineInputs, TdInputs, report_afd, report_pd, report_pipeline
+from .reports import report_afd, report_pd, report_pipeline
 
 if TYPE_CHECKING:
     from hawk_api.models import Geometry
+
+    from .inputs import AfdInputs, PdInputs, PipelineInputs, TdInputs
 
 __all__ = ["afd_chart", "pd_chart", "pipeline_chart", "swept_chart", "td_chart"]
 

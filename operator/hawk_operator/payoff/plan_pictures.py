@@ -11,7 +11,8 @@ from .colocated import cheapest_first, colocated
 from .handover import hand_over
 from .plan import SPLITS
 from .roofline import Machine, Work, attainable_flops
-from .split import prefill_seconds, split
+from .split import split
+from .times import prefill_seconds
 from .ways import whole_parts
 
 if TYPE_CHECKING:

@@ -10,19 +10,22 @@ from hawk_api.v1alpha1 import Precision, Role
 from . import checks
 from .assumptions import PLAIN, Assumption, Given, Inputs, gather
 from .candidate import Standing
+from .measured import closest
 from .paths import WHOLE, LayoutPath, layout_path
 from .scenario import Device, Part, Replica, Scenario, Targets
-from .split import prefill_seconds, split
+from .split import split
+from .times import prefill_seconds
 from .work import ModelWork
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hawk_api.models import Geometry
     from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPoolSpec
     from hawk_api.v1alpha1.group import GroupSpec
     from hawk_api.v1alpha1.scaling import Objective
 
+    from .measured import Measured
     from .scenario import Drafter
 
 __all__ = ["Question", "ask", "device_of"]
@@ -49,11 +52,15 @@ def ask(
     *,
     drafter: Drafter | None = None,
     measured: Given = PLAIN,
+    times: Sequence[Measured] = (),
 ) -> Question:
-    """Return the question that a pool asks; raises MissingInputError for a figure that isn't known."""
+    """Return the question that a pool asks; raises MissingInputError for a figure that isn't known.
+
+    `measured` is the pool's own traffic and link, `times` are engine times.
+    """
     work = ModelWork(geometry, spec.model.kv_dtype, spec.model.weights)
     first, second = _sides(spec)
-    prefill, decode = _part(first, classes, work), _part(second, classes, work)
+    prefill, decode = (_part(group, classes, work, times) for group in (first, second))
     inputs = gather(given, measured, rails=spec.transfer.rails, chunk_layers=spec.transfer.chunk_layers)
     budget = spec.scaling.budget
     scenario = Scenario(
@@ -74,7 +81,7 @@ def ask(
     path, scenario = _path(spec, geometry, classes, given, measured, scenario, (first, second))
     if (given.requests_per_second, measured.requests_per_second) == (None, None):
         scenario, inputs = _with_rate(scenario, inputs)
-    listed = [*_model(work), *_devices(scenario), *inputs.assumptions, path]
+    listed = [*_model(work), *_devices(scenario), *_times(scenario), *inputs.assumptions, path]
     if len(spec.groups) > 2:
         names = f"{first.name} and {second.name} of {len(spec.groups)}"
         listed.append(Assumption("groups", names, "", "the first of each role is priced"))
@@ -149,7 +156,12 @@ def _target(objective: Objective | None) -> tuple[float, float] | None:
     return None if objective is None else (objective.percentile / 100, objective.target)
 
 
-def _part(group: GroupSpec, classes: Mapping[str, AcceleratorClassSpec], work: ModelWork) -> Part:
+def _part(
+    group: GroupSpec,
+    classes: Mapping[str, AcceleratorClassSpec],
+    work: ModelWork,
+    times: Sequence[Measured],
+) -> Part:
     name = group.accelerator_class
     if name is None:
         raise checks.MissingInputError(
@@ -164,7 +176,8 @@ def _part(group: GroupSpec, classes: Mapping[str, AcceleratorClassSpec], work: M
             "create it, or choose a shipped one",
         )
     device = device_of(name, classes[name], work)
-    return Part(group.name, Replica(device, group.accelerators_per_replica), group.replicas.max)
+    devices = group.accelerators_per_replica
+    return Part(group.name, Replica(device, devices, closest(times, name, devices)), group.replicas.max)
 
 
 def device_of(name: str, spec: AcceleratorClassSpec, work: ModelWork) -> Device:
@@ -252,3 +265,23 @@ def _devices(scenario: Scenario) -> list[Assumption]:
                 )
             )
     return listed
+
+
+def _times(scenario: Scenario) -> list[Assumption]:
+    """Return where the engine's times are from: one line a class and phase."""
+    listed: dict[str, Assumption] = {}
+    for part in (scenario.prefill, scenario.decode):
+        name, table = part.replica.device.name, part.replica.measured
+        prefill = table is not None and bool(table.prefill)
+        decode = table is not None and bool(table.steps)
+        for phase, known in (("prefill", prefill), ("decode", decode)):
+            source = "derived from FLOPs, bytes and what is reached of the peaks"
+            value = "roofline"
+            if table is not None and known:
+                source = table.source
+                span = table.prefill_span if phase == "prefill" else table.decode_span
+                value = f"measured on {table.devices} device(s), {span}"
+            listed[f"{name}.{phase}_time"] = Assumption(
+                f"{name}.{phase}_time", value, "", source, option="--measured"
+            )
+    return list(listed.values())

@@ -5,24 +5,20 @@ Times are in ms (us where they are tiny), rates in Gb/s, sizes in bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hawk_api.v1alpha1 import DataType
-
 from . import checks, drafting, exchange
-from .handoff import Emitter, Handoff, link_load, price_handoff
+from .handoff import Handoff, link_load, price_handoff
 from .pipeline import chunk_timeline
 from .work import ModelWork
 
 if TYPE_CHECKING:
     from hawk_api.models import Geometry
 
+    from .inputs import AfdInputs, PdInputs, PipelineInputs, TdInputs
+
 __all__ = [
-    "AfdInputs",
-    "PdInputs",
-    "PipelineInputs",
-    "TdInputs",
     "report_afd",
     "report_pd",
     "report_pipeline",
@@ -32,66 +28,6 @@ __all__ = [
 Report = dict[str, Any]
 ELEMENT_BYTES = 2.0
 """Of activations, 16 bits."""
-
-
-@dataclass(frozen=True)
-class PdInputs:
-    """Prefill here, decode there."""
-
-    prompt_tokens: int = 16_384
-    output_tokens: int = 128
-    link_gbps: float = 200.0
-    decode_saving_ms_per_token: float = 0.0
-    hidden: float = 0.0
-    first_token: Emitter = "decode"  # noqa: S105 -- who emits it
-    requests_per_second: float | None = None
-    kv_dtype: DataType = DataType.FLOAT16
-
-
-@dataclass(frozen=True)
-class AfdInputs:
-    """Attention here, FFN there."""
-
-    batch: int = 128
-    link_gbps: float = 200.0
-    ffn_saving_ms: float = 0.0
-    hidden: float = 0.0
-    context_tokens: int = 16_384
-    ffn_ranks: int | None = None
-    """FFN devices that experts are spread over; None sends each token to one place."""
-    waiting_requests: float | None = None
-    tokens_per_expert_limit: float | None = None
-    kv_dtype: DataType = DataType.FLOAT16
-
-
-@dataclass(frozen=True)
-class TdInputs:
-    """Draft here, verify there; a round is priced where its times are given."""
-
-    draft_tokens: int = 8
-    feature_vectors: int = 0
-    link_gbps: float = 200.0
-    acceptance: float | None = None
-    draft_ms_per_token: float | None = None
-    verify_ms: float | None = None
-    target_ms_per_token: float | None = None
-    verify_ms_per_draft: float = 0.0
-    synchronisation_ms: float = 0.0
-    draft_overlap: float = 0.0
-    longest: int = 8
-
-
-@dataclass(frozen=True)
-class PipelineInputs:
-    """Chunks of layers on rails."""
-
-    tokens: int = 32_768
-    chunk_layers: int = 16
-    compute_ms_per_chunk: float = 18.2
-    rails: int = 1
-    link_gbps: float = 400.0
-    overhead_us_per_chunk: float = 0.0
-    kv_dtype: DataType = DataType.FLOAT16
 
 
 def _ms(seconds: float | None) -> float | None:

@@ -15,6 +15,7 @@ from .roofline import Machine
 
 if TYPE_CHECKING:
     from .handoff import Emitter
+    from .measured import Measured
     from .work import ModelWork
 
 __all__ = ["Device", "Drafter", "Efficiency", "Link", "Part", "Replica", "Scenario", "Targets", "Workload"]
@@ -86,6 +87,12 @@ class Replica:
 
     device: Device
     devices: int
+    measured: Measured | None = None
+    """Engine times of the scenario's model on this class, where there are some."""
+
+    def sized(self, devices: int) -> Replica:
+        """Return the replica with another number of devices."""
+        return replace(self, devices=devices)
 
     def machine(self, efficiency: Efficiency) -> Machine:
         """Return the replica's rates with what is reached of them."""

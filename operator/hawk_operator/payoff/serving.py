@@ -12,14 +12,11 @@ from math import inf, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from .roofline import Work
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .roofline import Machine
     from .scenario import Efficiency, Replica
-    from .work import DecodeStep, ModelWork
+    from .work import ModelWork
 
 MOST_CHORDS = 60
 BALANCED = 1e-9
@@ -138,11 +135,9 @@ class Mixed:
 
 
 def mix_steadily(
-    prompt: Work,
+    carrying: Callable[[float], float],
+    plain: Callable[[float], float],
     pieces: int,
-    machine: Machine,
-    efficiency: Efficiency,
-    step: DecodeStep,
     *,
     arrivals: float,
     tokens_per_second: float,
@@ -152,11 +147,8 @@ def mix_steadily(
 ) -> Mixed:
     """Return how a replica serves `arrivals` prompts a second in `pieces` chunks each, and decodes beside.
 
-    In a step that carries a chunk decodes ride along: weights are read once, arithmetic adds up.
+    `carrying` are the seconds of a step with a chunk in which decodes ride along, `plain` of one without.
     """
-    piece = Work(prompt.flops / pieces, prompt.nbytes)
-    carrying = step.timer(machine, efficiency.step_seconds, beside=piece)
-    plain = step.timer(machine, efficiency.step_seconds)
     chunks = arrivals * pieces
 
     def seconds(batch: float) -> float:

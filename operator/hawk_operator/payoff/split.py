@@ -11,14 +11,14 @@ from hawk_operator.sizing.demand import LINK_UTILISATION
 from .candidate import Candidate, Kind
 from .colocated import cheapest_first
 from .handover import Handover, contention_seconds, hand_over
-from .roofline import run_time
 from .serving import Decoding, Limit, decode_steadily, most_sequences
+from .times import prefill_seconds, slots, step_timer
 from .ways import attains, finish, latency, miss, pool_use, sizes, smallest
 
 if TYPE_CHECKING:
     from .scenario import Replica, Scenario
 
-__all__ = ["MOST_LINK", "Sided", "decode_side", "prefill_seconds", "split"]
+__all__ = ["MOST_LINK", "Sided", "decode_side", "split"]
 
 MANY = 10_000
 """Replicas among which each has next to nothing to do."""
@@ -42,25 +42,19 @@ class Sided:
     limit: Limit
 
 
-def prefill_seconds(scenario: Scenario, replica: Replica) -> float:
-    """Return the time of one prompt alone."""
-    work = scenario.work.prefill(scenario.workload.prompt_tokens)
-    return run_time(work, replica.machine(scenario.efficiency)) + scenario.efficiency.step_seconds
-
-
 def decode_side(scenario: Scenario, replica: Replica, replicas: float, held_seconds: float) -> Decoding:
     """Return how `replicas` decode all requests, each holding its blocks `held_seconds` before it starts."""
-    workload, efficiency = scenario.workload, scenario.efficiency
+    workload = scenario.workload
     state = scenario.work.state_bytes(workload.longest_context)
-    room = replica.room(efficiency)
-    most, bound = most_sequences(room, scenario.work.weight_bytes, state, efficiency.most_sequences)
+    room = replica.room(scenario.efficiency)
+    most, bound = most_sequences(room, scenario.work.weight_bytes, state, slots(scenario, replica))
     if bound is Limit.WEIGHTS:
         return Decoding(0, inf, bound)
     steps = workload.output_tokens - (scenario.emitter == "prefill")
     step = scenario.work.decode(workload.mean_context)
     rate = workload.requests_per_second / replicas
     return decode_steadily(
-        step.timer(replica.machine(efficiency), efficiency.step_seconds),
+        step_timer(scenario, replica, step, workload.mean_context),
         rate * steps,
         most=most,
         bound=bound,
@@ -232,6 +226,5 @@ def _load(scenario: Scenario, replica: Replica, found: Sided) -> float:
     """Return the share of the decode pool's sequences in use."""
     state = scenario.work.state_bytes(scenario.workload.longest_context)
     room = replica.room(scenario.efficiency)
-    slots = scenario.efficiency.most_sequences
-    most, _ = most_sequences(room, scenario.work.weight_bytes, state, slots)
+    most, _ = most_sequences(room, scenario.work.weight_bytes, state, slots(scenario, replica))
     return found.decoding.batch / most if most else 1.0

@@ -50,8 +50,11 @@ def turns(
         far = near * factor
         while present / FURTHEST <= far <= present * FURTHEST:
             tried = max(1.0, round(far)) if whole else far
-            if at(tried) != now:
-                return _between(near, tried, at, now, whole)
+            try:
+                if at(tried) != now:
+                    return _between(near, tried, at, now, whole)
+            except checks.MissingInputError:  # beyond what was measured
+                return None
             near, far = tried, far * factor
         return None
 

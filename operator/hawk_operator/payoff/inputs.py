@@ -1,0 +1,85 @@
+"""What the bare arithmetic is asked: one dataclass a split, whose fields are the options of its command."""
+
+# ruff: noqa: RUF009 -- `_asked` is `field` with one argument fewer
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hawk_api.v1alpha1 import DataType
+
+from .handoff import Emitter  # noqa: TC001 -- the command line reads the annotations
+
+__all__ = ["AfdInputs", "PdInputs", "PipelineInputs", "TdInputs"]
+
+
+def _asked(default: Any, text: str) -> Any:
+    """Return a field with a default and the help of its option."""
+    return field(default=default, metadata={"help": text})
+
+
+LINK = "Link rate in Gb/s (of one rail)."
+HIDDEN = "Share of the transfer that is hidden, 0 to 1."
+KV_DTYPE = "Element type of the KV cache."
+
+
+@dataclass(frozen=True)
+class PdInputs:
+    """Prefill here, decode there: transfer, exposed time and break-evens of one request."""
+
+    prompt_tokens: int = _asked(16_384, "Tokens that are prefilled.")
+    output_tokens: int = _asked(128, "Tokens that are decoded.")
+    link_gbps: float = _asked(200.0, LINK)
+    decode_saving_ms_per_token: float = _asked(
+        0.0, "How much sooner a decode step ends on the receiver, ms; negative: later."
+    )
+    hidden: float = _asked(0.0, HIDDEN)
+    first_token: Emitter = _asked("decode", "Who emits the first token.")
+    requests_per_second: float | None = _asked(None, "Requests a second, for the link's load.")
+    kv_dtype: DataType = _asked(DataType.FLOAT16, KV_DTYPE)
+
+
+@dataclass(frozen=True)
+class AfdInputs:
+    """Attention here, FFN there: the exchange of one step, and what the freed memory is worth."""
+
+    batch: int = _asked(128, "Sequences in a decode step.")
+    link_gbps: float = _asked(200.0, LINK)
+    ffn_saving_ms: float = _asked(0.0, "How much sooner the FFN of one step ends, ms.")
+    hidden: float = _asked(0.0, HIDDEN)
+    context_tokens: int = _asked(16_384, "Tokens that a request retains.")
+    ffn_ranks: int | None = _asked(None, "FFN devices that experts are spread over; one place without it.")
+    waiting_requests: float | None = _asked(None, "Requests that wait for KV space.")
+    tokens_per_expert_limit: float | None = _asked(None, "Tokens a step that fill an expert.")
+    kv_dtype: DataType = _asked(DataType.FLOAT16, KV_DTYPE)
+
+
+@dataclass(frozen=True)
+class TdInputs:
+    """Draft here, verify there: messages of a round, and the round where its times are given."""
+
+    draft_tokens: int = _asked(8, "Candidates a round.")
+    feature_vectors: int = _asked(0, "Hidden vectors sent to the drafter a round.")
+    link_gbps: float = _asked(200.0, LINK)
+    acceptance: float | None = _asked(None, "Chance that a draft is accepted, 0 to 1.")
+    draft_ms_per_token: float | None = _asked(None, "Drafting, ms.")
+    verify_ms: float | None = _asked(None, "One verification, ms.")
+    target_ms_per_token: float | None = _asked(None, "A plain step of the target, ms.")
+    verify_ms_per_draft: float = _asked(0.0, "Added to a verification a draft, ms.")
+    synchronisation_ms: float = _asked(0.0, "Start-up and waiting of a round, ms.")
+    draft_overlap: float = _asked(0.0, "Share of drafting under verification, 0 to 1.")
+    longest: int = _asked(8, "Longest draft that may be chosen.")
+
+
+@dataclass(frozen=True)
+class PipelineInputs:
+    """Chunks of layers on rails: how much of the transfer is left when prefill ends."""
+
+    tokens: int = _asked(32_768, "Tokens that are prefilled.")
+    chunk_layers: int = _asked(16, "Layers sent together.")
+    compute_ms_per_chunk: float = _asked(18.2, "Computing of one chunk, ms.")
+    rails: int = _asked(1, "Network ports used by one request.")
+    link_gbps: float = _asked(400.0, LINK)
+    overhead_us_per_chunk: float = _asked(0.0, "Posting and detecting one chunk, us.")
+    kv_dtype: DataType = _asked(DataType.FLOAT16, KV_DTYPE)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from hawk_agent.bench.workload import Workload
+
 ACTIONS = ("fused", "nt_memcpy", "memcpy", "fused_digest", "cma", "cma_bounce", "stop")
 KEY = 0x5EED
 _BOUNCE = 256 << 10
@@ -69,27 +71,32 @@ def main(words: list[str]) -> None:
     source_fd, target_fd, go, done = map(int, words[:4])
     work = workload(words[4], words[5], int(words[6]))
     attached = Attached(int(words[7]), int(words[8]))
-    path = engine()[2:]
     with mmap.mmap(source_fd, 0, prot=mmap.PROT_READ) as source, mmap.mmap(target_fd, 0) as target:
-        view = memoryview(source)[: work.nbytes]
-        tiles = np.frombuffer(target, np.uint8)
-        # Touch both, so that no page is mapped while the clock runs.
-        tiles[::4096] = 0
-        np.frombuffer(source, np.uint8)[::4096].sum()
-        run: dict[str, Callable[[], object]] = {
-            "fused": lambda: work.run(source, target),
-            "fused_digest": lambda: work.run(source, target, KEY),
-            "memcpy": lambda: engines.kernel().plain(path, view, target, False),
-            "nt_memcpy": lambda: engines.kernel().plain(path, view, target, True),
-            "cma": lambda: attached.read(0, tiles[: work.nbytes]),
-            "cma_bounce": lambda: attached.translate(tiles[: work.nbytes]),
-        }
+        run = _actions(work, source, target, attached)
         os.eventfd_write(done, 1)
         while (action := ACTIONS[os.eventfd_read(go) - 1]) != "stop":
             run[action]()
             os.eventfd_write(done, 1)
-        run.clear()
-        view.release()
+        run.clear()  # and with them the last views of the memory
+
+
+def _actions(
+    work: Workload, source: mmap.mmap, target: mmap.mmap, attached: Attached
+) -> dict[str, Callable[[], object]]:
+    view = np.frombuffer(source, np.uint8)[: work.nbytes]
+    tiles = np.frombuffer(target, np.uint8)[: work.nbytes]
+    # Touch both, so that no page is mapped while the clock runs.
+    tiles[::4096] = 0
+    view[::4096].sum()
+    plain, path = engines.kernel().plain, engine()[2:]
+    return {
+        "fused": lambda: work.run(source, target),
+        "fused_digest": lambda: work.run(source, target, KEY),
+        "memcpy": lambda: plain(path, view, tiles, False),
+        "nt_memcpy": lambda: plain(path, view, tiles, True),
+        "cma": lambda: attached.read(0, tiles),
+        "cma_bounce": lambda: attached.translate(tiles),
+    }
 
 
 if __name__ == "__main__":

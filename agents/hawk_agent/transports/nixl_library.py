@@ -6,8 +6,10 @@ It is no dependency of the package: the wheels differ by CUDA version, and only 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import secrets
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -43,6 +45,7 @@ class Library:
         )
         with _told("it can't be started"):
             self._agent: Any = api.nixl_agent(f"hawk-{secrets.token_hex(8)}", config)
+        _end_without_destructors()
         if _BACKEND not in self._agent.backends:
             raise TransportError(f"transport nixl: its {_BACKEND} plug-in is missing; reinstall NIXL")
 
@@ -124,6 +127,18 @@ class Reading:
     def end(self) -> None:
         """Release it. TransportError while it can't be: then it may still write."""
         self._library.release(self._handle)
+
+
+@lru_cache(maxsize=1)
+def _end_without_destructors() -> None:
+    """Let the process end with its status before libraries are torn down.
+
+    The copy of libnl-route in NIXL's wheels crashes in its destructor: without this, an agent that stopped
+    well would end by a signal. Python and the agent have closed all of theirs by then.
+    """
+    libc = ctypes.CDLL(None)
+    with contextlib.suppress(AttributeError):  # glibc's; another C library runs the destructors
+        libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)
 
 
 def _rows(pieces: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

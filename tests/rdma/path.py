@@ -13,19 +13,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hawk_agent.memory.region import Region
+from hawk_agent.plans import Costs
 from hawk_agent.service.metrics import Metrics
 from hawk_agent.streaming import chunks as chunking
 from hawk_agent.streaming.translation import Selection, Translation
+from hawk_agent.transports.verbs.library import LIBRARY
 from hawk_agent.transports.verbs.transport import Verbs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from hawk_agent.layouts import Layout
     from hawk_agent.streaming.chunks import Chunk
     from hawk_agent.transports.verbs.ends import Destination, Source
 
 SENTINEL = 0xEE
+library = LIBRARY
+"""What the transports open; the unit tests put a model of a device here."""
+work: Callable[[], object] | None = None
+"""What makes that model work off its requests; a device does so by itself."""
 
 
 @contextlib.contextmanager
@@ -101,9 +107,13 @@ async def both(sending: Source, receiving: Destination, chunk: Chunk) -> int:
 
 @contextlib.asynccontextmanager
 async def pair(sending: Sequence[str], receiving: Sequence[str], **options: Any) -> AsyncIterator[Pair]:
-    """Transports over these devices, in this order."""
+    """Transports over these devices, in this order; prices are taken for granted unless `costs` is None."""
+    options = {"costs": Costs(), "library": library} | options
     metrics = (Metrics(), Metrics())
     async with contextlib.AsyncExitStack() as stack:
+        if work is not None:
+            working = asyncio.create_task(_working(work))
+            stack.callback(working.cancel)
         made = []
         for devices, counts in zip((sending, receiving), metrics, strict=True):
             pools = [stack.enter_context(ThreadPoolExecutor(2)) for _ in range(2)]
@@ -112,6 +122,12 @@ async def pair(sending: Sequence[str], receiving: Sequence[str], **options: Any)
             stack.push_async_callback(verbs.close)
             made.append(verbs)
         yield Pair(made[0], made[1], metrics)
+
+
+async def _working(step: Callable[[], object]) -> None:
+    while True:
+        step()
+        await asyncio.sleep(0)
 
 
 def translation(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import grpc
 
-from hawk_agent.errors import BadRequestError, SocketInUseError
+from hawk_agent.errors import BadRequestError, SocketInUseError, TransportError
 from hawk_agent.protocol import peer_pb2_grpc
 from hawk_agent.service import wire
+from hawk_agent.transports.nixl import Nixl
 from hawk_agent.transports.shm import SharedMemory
 from hawk_agent.transports.tcp import Tcp
+from hawk_agent.transports.verbs.strategy import Way
+from hawk_agent.transports.verbs.transport import Verbs
 from hawk_api import addresses
 
 if TYPE_CHECKING:
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
     from hawk_agent.service.peers import PeerService
     from hawk_agent.service.settings import Settings
     from hawk_agent.transports.base import Transport
+
+log = logging.getLogger(__name__)
 
 
 async def open_transports(
@@ -41,16 +47,35 @@ async def open_transports(
     advertised = addresses.parse(settings.advertise, 0).host if settings.advertise else host
     found: dict[str, Transport] = {}
     for name in settings.transports:
-        made: SharedMemory | Tcp
+        made: SharedMemory | Tcp | Nixl | Verbs
         if name == "shm":
             made = SharedMemory(settings.socket.with_name(settings.socket.name + ".peer"), receiving)
         elif name == "tcp":
             made = Tcp(host, settings.data_port, advertised, sending, receiving)
+        elif name == "nixl":
+            made = Nixl(receiving)
+        elif name == "verbs":
+            made = Verbs(
+                sending,
+                receiving,
+                metrics,
+                devices=settings.rdma_devices,
+                gid_index=settings.rdma_gid_index,
+                rails=settings.rails,
+                strategy=None if settings.strategy == "auto" else Way(settings.strategy),
+            )
         else:
-            raise BadRequestError(f"transport {name!r} is unknown; use shm, tcp")
-        await made.start()
+            raise BadRequestError(f"transport {name!r} is unknown; use verbs, shm, tcp, nixl")
+        try:
+            await made.start()
+        except TransportError as error:
+            unused[name] = str(error)
+            log.warning("transport %s is not used: %s", name, error)
+            continue
         stack.push_async_callback(made.close)
         found[name] = made
+    if not found:
+        raise TransportError(f"no data path: {'; '.join(unused.values())}")
     return found
 
 

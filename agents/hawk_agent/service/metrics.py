@@ -76,7 +76,10 @@ class Metrics:
             "state",
         )
         self.fences = counter(
-            "fences", "Rails of leases opened to a sender, by the fence that ends them.", "fence"
+            "fences", "Leases opened to a sender's writes, by the fence that ends them.", "fence"
+        )
+        self.device_events = counter(
+            "rdma_events", "What RDMA devices told of themselves, such as port-error.", "rail", "event"
         )
         self.hidden = histogram(
             "hidden_share",

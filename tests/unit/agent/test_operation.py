@@ -176,7 +176,7 @@ def test_an_unknown_fault_is_refused_and_none_leaves_the_paths_alone(monkeypatch
 
 
 async def test_an_unknown_transport_is_refused_and_nothing_stays_open(house: House) -> None:
-    with pytest.raises(errors.BadRequestError, match="transport 'pigeon' is unknown; use shm, tcp"):
+    with pytest.raises(errors.BadRequestError, match="transport 'pigeon' is unknown; use verbs, shm, tcp"):
         await house.agent("npu", transports=("shm", "pigeon"))
     assert list_sockets(house.folder) == []
 

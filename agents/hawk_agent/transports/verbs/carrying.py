@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from hawk_agent.streaming.translation import Translation
     from hawk_agent.transports.base import Work
     from hawk_agent.transports.verbs.lane import Lane
-
-READS: Final = 64
-"""Read requests of a lane under way at once."""
 
 
 def heads(translation: Translation) -> int:
@@ -52,6 +49,13 @@ class Carrier:
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self.lanes = list(lanes)
         self._ledger = Ledger(len(lanes))
+
+    def lose(self, lane: Lane, error: TransportError) -> None:
+        """A lane can't be used from the start. Its error when none is left."""
+        lane.failed("unconnected", error)
+        self._ledger.failed(self.lanes.index(lane))
+        if not self._ledger.alive:
+            raise error
 
     async def carry(self, chunk: Chunk, of: int, post: Callable[[Share, Lane], Awaitable[None]]) -> None:
         """Post every share of a chunk; returns when each is done.
@@ -108,7 +112,7 @@ async def write(lane: Lane, nest: Nest, local: Local, remote: Remote, immediate:
 
 async def read(lane: Lane, nest: Nest, local: Local, remote: Remote) -> None:
     """Straight into the destination: the card scatters."""
-    posting = Posting(lane.queue, nest, local, remote, direction="read", window=READS)
+    posting = Posting(lane.queue, nest, local, remote, direction="read")
     await lane.dispatcher.drive(posting)
 
 
@@ -165,7 +169,7 @@ async def read_translated(
             cut = list(stream.cut(turned, start, stop))
             into = tuple(stream.into_stream(one, at - start + base) for one, at in cut)
             part = Nest(nest.source, ring.layout, into, (), (), 1)
-            posting = Posting(lane.queue, part, flat, remote, direction="read", window=READS)
+            posting = Posting(lane.queue, part, flat, remote, direction="read")
             await lane.dispatcher.drive(posting)
             plan = engines.prepare([stream.from_stream(one, at - start + base) for one, at in cut])
 

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from hawk_agent.memory.region import Region
+    from hawk_agent.memory.registration import Extent
     from hawk_agent.protocol import peer_pb2
     from hawk_agent.streaming.chunks import Chunk
     from hawk_agent.streaming.translation import Translation
     from hawk_agent.transports.verbs.completion import Arrival
     from hawk_agent.transports.verbs.errors import CompletionError
+    from hawk_agent.transports.verbs.fence import Choice
     from hawk_agent.transports.verbs.lane import Lane
     from hawk_agent.transports.verbs.queue_pair import Timeouts
     from hawk_agent.transports.verbs.rails import Share
@@ -66,7 +68,7 @@ class Source(SourceEnd):
     ) -> None:
         self._translation = translation
         self._source = source
-        self._lanes = lanes
+        self.lanes = lanes
         self._way = way
         self._work = Work(pool)
         self._timeouts = timeouts
@@ -74,26 +76,29 @@ class Source(SourceEnd):
         self._to = translation.destination.table
         self._heads = carrying.heads(translation)
         self._carrier: carrying.Carrier | None = None
-        self._remote: dict[Lane, Remote] = {}
+        self.remote: dict[Lane, Remote] = {}
         self._slot = self._generation = 0
 
     async def connect(self, answer: peer_pb2.Answer) -> None:
         """Connect as many lanes as the receiver has; the rest are closed."""
         told = answer.verbs
-        rails = list(told.rails)
-        if not 0 < len(rails) <= len(self._lanes):
+        taken = {lane: rail for lane, rail in zip(self.lanes, told.rails, strict=False) if rail.ByteSize()}
+        if not taken:
             raise TransportError(
-                f"the receiver answers with {len(rails)} rails, 1 to {len(self._lanes)} were offered"
+                f"the receiver takes none of the {len(self.lanes)} rails offered; its log says why"
             )
+        spare, self.lanes = [lane for lane in self.lanes if lane not in taken], list(taken)
+        await close_all(spare)
         self._slot, self._generation = told.slot, told.generation
         access = Access.REMOTE_READ if self._way.pulled else Access.NONE
         nbytes = self._translation.destination.layout.nbytes
-        for lane, rail in zip(self._lanes, rails, strict=False):
-            lane.connect(wire.endpoint(rail), access, self._timeouts)
-            self._remote[lane] = Remote(nbytes, wire.extents(rail), self._to)
-        spare, self._lanes = self._lanes[len(rails) :], self._lanes[: len(rails)]
-        await close_all(spare)
-        self._carrier = carrying.Carrier(self._lanes)
+        self._carrier = carrying.Carrier(self.lanes)
+        for lane, rail in taken.items():
+            self.remote[lane] = Remote(nbytes, wire.extents(rail), self._to)
+            try:
+                lane.connect(wire.endpoint(rail), access, self._timeouts)
+            except TransportError as error:
+                self._carrier.lose(lane, error)
 
     async def send(self, chunk: Chunk) -> None:
         """Write it, unless the receiver reads."""
@@ -104,7 +109,7 @@ class Source(SourceEnd):
     async def _post(self, share: Share, lane: Lane) -> None:
         nest = carrying.nest_of(self._translation, share)
         immediate = Immediate(self._slot, self._generation, share.chunk, share.index).pack()
-        remote = self._remote[lane]
+        remote = self.remote[lane]
         if self._way is Way.TILE_FIRST:
             source = (self._source, self._blocks)
             await carrying.write_translated(lane, nest, source, remote, work=self._work, immediate=immediate)
@@ -116,7 +121,7 @@ class Source(SourceEnd):
     async def close(self) -> None:
         """Flush what is under way; afterwards no card reads the source for this transfer."""
         self._work.cancel()
-        await close_all(self._lanes)
+        await close_all(self.lanes)
         await self._work.drained()
 
 
@@ -145,19 +150,37 @@ class Destination(DestinationEnd):
         self._arrivals = Arrivals()
         self._news = asyncio.Event()
         self._broken: dict[Lane, CompletionError] = {}
-        self._stopped = False
+        self._stopped = self._over = False
+        self._problem: TransportError | None = None
         self._carrier: carrying.Carrier | None = None
-        self._remote: dict[Lane, Remote] = {}
+        self.remote: dict[Lane, Remote] = {}
         self.lanes: list[Lane] = []
         self.strays = 0
         """Immediates that belong to no share of this transfer."""
 
-    def opened(self, rails: Sequence[peer_pb2.Rail]) -> None:
-        """Every lane is connected, to these rails of the offer."""
+    async def connect(
+        self, lane: Lane, rail: peer_pb2.Rail, fence: Choice | None, timeouts: Timeouts
+    ) -> tuple[Extent, ...] | None:
+        """Connect a lane to a rail of the offer, and open what the fence closes; what it opened are secrets.
+
+        None when that can't be: the lane is left out then.
+        """
+        try:
+            self.remote[lane] = Remote(self._translation.source.layout.nbytes, wire.extents(rail), self._from)
+            lane.connect(wire.endpoint(rail), Access.REMOTE_WRITE if fence else Access.NONE, timeouts)
+            return await lane.open(self._destination, fence) if fence else ()
+        except TransportError as error:
+            lane.failed("unconnected", error)
+            self._problem = error
+            self.lanes.remove(lane)
+            await lane.close()
+            return None
+
+    def opened(self) -> None:
+        """Every lane is connected. The last problem when none could be."""
+        if not self.lanes:
+            raise self._problem or TransportError("the sender offers no rail")
         self._carrier = carrying.Carrier(self.lanes)
-        nbytes = self._translation.source.layout.nbytes
-        for lane, rail in zip(self.lanes, rails, strict=True):
-            self._remote[lane] = Remote(nbytes, wire.extents(rail), self._from)
 
     def arrived(self, arrival: Arrival) -> None:
         """An immediate came in."""
@@ -186,7 +209,7 @@ class Destination(DestinationEnd):
 
     async def _read(self, share: Share, lane: Lane) -> None:
         nest = carrying.nest_of(self._translation, share)
-        remote = self._remote[lane]
+        remote = self.remote[lane]
         if self._way is Way.TILE_LAST:
             destination = (self._destination, self._blocks)
             await carrying.read_translated(lane, nest, destination, remote, self._work)
@@ -224,4 +247,6 @@ class Destination(DestinationEnd):
         await asyncio.gather(*(lane.revoke() for lane in self.lanes), return_exceptions=True)
         await close_all(self.lanes)
         await self._work.drained()
-        self._ended()
+        if not self._over:
+            self._over = True
+            self._ended()

@@ -11,7 +11,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Final
 
-from hawk_agent.errors import TransportError
+from hawk_agent.errors import TransportError, TransportTimeoutError
 from hawk_agent.memory.registration import DESTINATION, WINDOWED, Access
 from hawk_agent.transports.verbs.completion import CompletionQueue, Dispatcher
 from hawk_agent.transports.verbs.fence import Kind
@@ -19,10 +19,10 @@ from hawk_agent.transports.verbs.queue_pair import EndpointInfo, QueuePair, Time
 from hawk_agent.transports.verbs.windows import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from hawk_agent.memory.region import Region
-    from hawk_agent.memory.registration import Extent
+    from hawk_agent.memory.registration import Extent, Registered
     from hawk_agent.service.metrics import Metrics
     from hawk_agent.transports.verbs.completion import Arrival
     from hawk_agent.transports.verbs.errors import CompletionError
@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 DEPTH: Final = 512
 """Send requests under way at once: enough to keep a card busy, and quickly flushed."""
+READS: Final = 64
+"""The same of a lane that reads: what a card answers at once is bounded, and so is what answers may fill."""
 RECEIVES: Final = 64
 """Immediates under way to us at once. A sender has one a share in flight; they are refilled as they come."""
 BIND_SECONDS: Final = 5.0
@@ -47,6 +49,7 @@ class Lane:
         port: Port,
         metrics: Metrics,
         *,
+        depth: int = DEPTH,
         arrived: Callable[[Arrival], None] = lambda _: None,
         broken: Callable[[Lane, CompletionError], None] = lambda _lane, _error: None,
     ) -> None:
@@ -61,8 +64,9 @@ class Lane:
         self.bouncing = asyncio.Lock()
         """Held by the one share that uses the bounce buffer."""
         self._ended = self._closed = False
+        self._closing = asyncio.Lock()
         limits = port.device.limits
-        depth, receives = min(DEPTH, limits.max_qp_wr), min(RECEIVES, limits.max_qp_wr)
+        depth, receives = min(depth, limits.max_qp_wr), min(RECEIVES, limits.max_qp_wr)
         self._completions = CompletionQueue(port.device, depth + receives)
         try:
             self.queue = QueuePair(port.device, depth, limits.max_sge, self._completions, receives=receives)
@@ -80,20 +84,23 @@ class Lane:
 
     async def open(self, region: Region, fence: Choice) -> tuple[Extent, ...]:
         """Open the region, or the fence's ranges of it, to the peer's writes. What it returns are secrets."""
-        self.fence = fence.kind
-        if fence.kind is Kind.QUEUE_PAIR:
-            return self.port.registered(region, DESTINATION).remote_keys
-        registered = self.port.registered(region, WINDOWED)
+        if fence.kind is Kind.WINDOW:
+            registered = await asyncio.to_thread(self.port.registered, region, WINDOWED)
+            pieces = _pieces(registered, fence.ranges)
+            try:
+                for _ in pieces:
+                    self._windows.append(Window(self.port.device))
+            except TransportError as error:  # other users have them; the queue pair is as good an end
+                log.warning("verbs: %s; the lease's fence is %s", error, Kind.QUEUE_PAIR.value)
+            else:
+                self.fence = Kind.WINDOW
+                return await self._bind(registered, pieces)
+        return (await asyncio.to_thread(self.port.registered, region, DESTINATION)).remote_keys
+
+    async def _bind(self, registered: Registered, pieces: list[tuple[int, int]]) -> tuple[Extent, ...]:
         last = -1
-        for start, count in fence.ranges:
-            at, end = start, start + count
-            while at < end:
-                begin, nbytes, _ = registered.part(at)
-                stop = min(end, begin + nbytes)
-                window = Window(self.port.device)
-                self._windows.append(window)
-                last = window.bind(self.queue, registered, at, stop - at)
-                at = stop
+        for window, (at, nbytes) in zip(self._windows, pieces, strict=True):
+            last = window.bind(self.queue, registered, at, nbytes)
         await self.dispatcher.ended(self.queue, last, seconds=BIND_SECONDS)
         return tuple(window.extent for window in self._windows)
 
@@ -107,34 +114,51 @@ class Lane:
         """Its first request failed: count, say, tell. After its end that is what an end looks like."""
         if self._ended:
             return
-        self._metrics.rail_failures.labels(self.port.name, error.reason).inc()
-        log.warning("verbs: a rail failed: %s", error)
+        self.failed(error.reason, error)
         self._broken(self, error)
+
+    def failed(self, reason: str, error: Exception) -> None:
+        """Count and say that it is out."""
+        self._metrics.rail_failures.labels(self.port.name, reason).inc()
+        log.warning("verbs: a rail failed: %s", error)
 
     async def revoke(self) -> None:
         """End the peer's access: after this no request of the peer does anything here."""
         self._ended = True
-        if self._windows and self.queue.failure is None:
+        if self.fence is Kind.WINDOW and self.queue.failure is None:
             with contextlib.suppress(TransportError):  # the error state below ends it all the same
                 numbers = [window.invalidate(self.queue) for window in self._windows]
                 await self.dispatcher.ended(self.queue, numbers[-1], seconds=BIND_SECONDS)
                 return
-        self.queue.to_error()
+        self.end()
 
     async def close(self) -> None:
         """End all access through it, wait until its requests are flushed, and destroy it.
 
-        TransportTimeoutError while a request is still under way: the memory must be taken for still in use.
+        TransportTimeoutError when it can't be destroyed: the memory must be taken for still in use.
         """
-        if self._closed:
-            return
+        async with self._closing:
+            if not self._closed:
+                await self._destroy()
+
+    async def _destroy(self) -> None:
+        self.end()
         if self.queue.peer is not None:
-            self.end()
-            await self.dispatcher.drained(self.queue, seconds=DRAIN_SECONDS)
+            try:
+                await self.dispatcher.drained(self.queue, seconds=DRAIN_SECONDS)
+            except TransportTimeoutError as error:  # destroying it ends them too
+                log.warning("verbs: %s; the queue pair is destroyed", error)
+        try:
+            self.discard()
+        except TransportError as error:
+            raise TransportTimeoutError(f"{error}; its memory stays in use") from error
+
+    def discard(self) -> None:
+        """Destroy it as it is. For a lane that was never connected; `close` for any other."""
+        self.queue.close()
         self._closed = True
         self._count()
         self.dispatcher.close()
-        self.queue.close()
         for window in self._windows:
             window.close()
         self._completions.close()
@@ -145,10 +169,26 @@ class Lane:
         """To the error state, now. What is under way is flushed and fails."""
         self._ended = True
         if not self._closed and self.queue.peer is not None:
-            self.queue.to_error()
+            try:
+                self.queue.to_error()
+            except TransportError as error:  # the device is gone, and with it all access
+                log.warning("verbs: %s", error)
 
     def _count(self) -> None:
         books, requests = self.queue.raw, self._metrics.verbs_requests
         requests.labels(self.port.name, "posted").inc(books.posted)
         requests.labels(self.port.name, "completed").inc(books.retired - books.failed)
         requests.labels(self.port.name, "failed").inc(books.failed)
+
+
+def _pieces(registered: Registered, ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The ranges, cut where a registration ends: a window covers one range of one."""
+    found = []
+    for start, count in ranges:
+        at, end = start, start + count
+        while at < end:
+            begin, nbytes, _ = registered.part(at)
+            stop = min(end, begin + nbytes)
+            found.append((at, stop - at))
+            at = stop
+    return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import mmap
+import threading
 from typing import TYPE_CHECKING, Final
 
 from hawk_agent.layouts import Layout
@@ -54,6 +55,7 @@ class Port:
         self._gid_index = gid_index
         self._known: dict[int, dict[Access, Registered]] = {}
         self._rings: list[Ring] = []
+        self._registering = threading.Lock()
 
     @property
     def name(self) -> str:
@@ -106,10 +108,14 @@ class Port:
     def registered(self, region: Region, access: Access) -> Registered:
         """The region under keys for this use, registered now unless it is. MemoryRegistrationError says
         what was tried."""
+        with self._registering:
+            return self._registered(region, access)
+
+    def _registered(self, region: Region, access: Access) -> Registered:
         known = self._known.get(id(region))
         if known is None:
             known = self._known[id(region)] = {}
-            region.closing.append(lambda: self._drop(id(region)))
+            region.closing.append(lambda: self.forget(region))
         if not access & _REMOTE:  # keys that never leave: any registration that allows as much will do
             access = next((have for have in known if access & have == access), access)
         if access not in known:
@@ -118,6 +124,10 @@ class Port:
             log.info("verbs: region %s on %s registered: %s%s", region.name, self.name, how.how,
                      f" ({'; '.join(how.why)})" if how.why else "")  # fmt: skip
         return known[access]
+
+    def forget(self, region: Region) -> None:
+        """Deregister a region; what names its keys fails from now on. Again is fine."""
+        self._drop(id(region))
 
     def _drop(self, key: int) -> None:
         for registered in self._known.pop(key, {}).values():

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from hawk_agent.plans import Costs
     from hawk_agent.transports.verbs.device import Device
 
-BULK: Final = 1 << 20
+LEAST_BULK: Final = 64 << 10
+MOST_BULK: Final = 8 << 20
+BULK_SECONDS: Final = 0.005
+"""The long run is made so long that it takes about this, or the clock would be measured."""
 PIECE: Final = 32
 REQUESTS: Final = 128
 LISTS: Final = 64
@@ -37,7 +40,7 @@ _LEAST: Final = 1e-10
 def calibrate(device: Device, costs: Costs) -> Costs:
     """These costs with the device's prices for bytes, requests and pieces; some milliseconds on a card."""
     lists = min(device.limits.max_sge, 32)
-    with mmap.mmap(-1, 2 * BULK) as memory:
+    with mmap.mmap(-1, 2 * MOST_BULK) as memory:
         registered = register(device, memory, len(memory), DESTINATION)
         completions = CompletionQueue(device, 2 * (_DEPTH + 1))
         ends: list[QueuePair] = []
@@ -48,12 +51,14 @@ def calibrate(device: Device, costs: Costs) -> Costs:
             other.connect(one.info, DESTINATION)
 
             def seconds(nest: Nest) -> float:
-                local = Local(BULK, registered.local_keys)
-                keys = tuple(replace(key, offset=0, nbytes=BULK, address=key.address + BULK)
+                local = Local(MOST_BULK, registered.local_keys)
+                keys = tuple(replace(key, offset=0, nbytes=MOST_BULK, address=key.address + MOST_BULK)
                              for key in registered.remote_keys)  # fmt: skip
-                return min(_timed(Posting(one, nest, local, Remote(BULK, keys))) for _ in range(ROUNDS))
+                return min(_timed(Posting(one, nest, local, Remote(MOST_BULK, keys))) for _ in range(ROUNDS))
 
-            bulk = seconds(_runs(1, BULK, gap=0, landing=0))
+            first = LEAST_BULK / seconds(_runs(1, LEAST_BULK, gap=0, landing=0))
+            long = min(max(LEAST_BULK, int(first * BULK_SECONDS)), MOST_BULK)
+            bulk = seconds(_runs(1, long, gap=0, landing=0))
             request = seconds(_runs(REQUESTS, PIECE, gap=PIECE, landing=PIECE)) / REQUESTS
             piece = seconds(_runs(LISTS * lists, PIECE, gap=PIECE, landing=0)) / (LISTS * lists)
         finally:
@@ -64,7 +69,7 @@ def calibrate(device: Device, costs: Costs) -> Costs:
     sge = max((piece - request / lists) / (1 - 1 / lists) if lists > 1 else 0.0, _LEAST)
     return replace(
         costs,
-        link_bytes_per_s=BULK / bulk,
+        link_bytes_per_s=long / bulk,
         sge_seconds=sge,
         request_seconds=max(request - sge, _LEAST),
     )

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hawk_agent.errors import BadRequestError, TransportError
-from hawk_agent.memory.registration import PULLED, STAGING, WINDOWED, Access, preflight
+from hawk_agent.memory.registration import PULLED, STAGING, WINDOWED, preflight
 from hawk_agent.plans import Costs, Limits
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.transports.base import DestinationEnd, RailFacts, SourceEnd, Transport
@@ -25,8 +25,8 @@ from hawk_agent.transports.verbs.ends import Destination, Source
 from hawk_agent.transports.verbs.errors import VerbsUnavailableError
 from hawk_agent.transports.verbs.fence import Choice, Kind, choose
 from hawk_agent.transports.verbs.immediate import SHARES, Slots
-from hawk_agent.transports.verbs.lane import Lane
-from hawk_agent.transports.verbs.library import fork_status
+from hawk_agent.transports.verbs.lane import DEPTH, READS, Lane
+from hawk_agent.transports.verbs.library import LIBRARY, fork_status
 from hawk_agent.transports.verbs.port import Port
 from hawk_agent.transports.verbs.prices import calibrate
 from hawk_agent.transports.verbs.queue_pair import Timeouts
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MOST_TOLD: Final = 256
+"""Decisions that are remembered as told."""
+
 
 class Verbs(Transport):
     """Rails are ports: those of `devices` in that order, or all that are up.
@@ -57,6 +60,8 @@ class Verbs(Transport):
         strategy: always this one; None takes the cheapest.
         fence: always this kind; None takes windows where they serve.
         timeouts: how long a queue pair tries.
+        costs: prices of the paths; None measures them at start.
+        library: what is opened as libibverbs.
     """
 
     name = "verbs"
@@ -73,28 +78,36 @@ class Verbs(Transport):
         strategy: Way | None = None,
         fence: Kind | None = None,
         timeouts: Timeouts | None = None,
+        costs: Costs | None = None,
+        library: str = LIBRARY,
     ) -> None:
         self._sending = sending
         self._receiving = receiving
         self._metrics = metrics
         self._devices = tuple(devices)
+        self._library = library
         self._gid_index = gid_index
         self._most = min(rails or SHARES, SHARES)
-        self._strategy = strategy
+        self.strategy = strategy
         self._fence = fence
         self._timeouts = timeouts or Timeouts()
         self._slots = Slots()
-        self._costs = Costs()
+        self._costs = costs or Costs()
+        self._priced = costs is not None
+        self._told: set[str] = set()
         self.ports: list[Port] = []
 
     async def start(self) -> None:
         """Find the ports, open and price them. VerbsUnavailableError says why none can be used."""
         await asyncio.to_thread(self._open)
+        loop = asyncio.get_running_loop()
+        for port in self.ports:
+            loop.add_reader(port.device.events, self._on_event, port)
         costs = self._costs
         log.info(
             "verbs: rails %s; fork protection %s; link %.3g MB/s, %.3g us a request, %.3g us a piece",
             ", ".join(str(port.device.info) for port in self.ports),
-            fork_status(),
+            fork_status(self._library),
             costs.link_bytes_per_s / 1e6,
             costs.request_seconds * 1e6,
             costs.sge_seconds * 1e6,
@@ -102,16 +115,29 @@ class Verbs(Transport):
 
     def _open(self) -> None:
         try:
-            for info in find(self._devices, self._gid_index):
+            for info in find(self._library, self._devices, self._gid_index):
                 self.ports.append(Port(info, self._gid_index))
-            self._costs = calibrate(self.ports[0].device, machine())
+            if not self._priced:
+                self._costs = calibrate(self.ports[0].device, machine())
         except BaseException:
             self._close()
             raise
 
     async def close(self) -> None:
         """Close the ports; transfers have ended by then."""
+        loop = asyncio.get_running_loop()
+        for port in self.ports:
+            loop.remove_reader(port.device.events)
         self._close()
+
+    def _on_event(self, port: Port) -> None:
+        """Say what a device tells of itself; a transfer that suffers of it learns it by its completions."""
+        while (event := port.device.event()) is not None:
+            log.warning("verbs: %s: %s", port.name, event[0])
+            self._metrics.device_events.labels(port.name, event[0]).inc()
+            if event[0] == "device-fatal":
+                asyncio.get_running_loop().remove_reader(port.device.events)
+                return
 
     def _close(self) -> None:
         while self.ports:
@@ -136,15 +162,18 @@ class Verbs(Transport):
 
     def offer(self, translation: Translation, source: Region) -> tuple[peer_pb2.Offer, SourceEnd]:
         """Decide, and make a lane on each rail that can be used. TransportError when none can."""
+        decision = self.decide(translation, rails=min(self._most, len(self.ports)))
+        self._tell(decision, translation)
+        offer = peer_pb2.VerbsOffer(strategy=decision.way.value)
         lanes = self._lanes(self._most, lambda port: Lane(port, self._metrics))
-        decision = self._decide(translation, len(lanes))
-        opened = [
-            lane.port.registered(source, PULLED).remote_keys if decision.way.pulled else () for lane in lanes
-        ]
-        offer = peer_pb2.VerbsOffer(
-            strategy=decision.way.value,
-            rails=[wire.to_rail(lane.queue.info, keys) for lane, keys in zip(lanes, opened, strict=True)],
-        )
+        try:
+            for lane in lanes:
+                keys = lane.port.registered(source, PULLED).remote_keys if decision.way.pulled else ()
+                offer.rails.append(wire.to_rail(lane.queue.info, keys))
+        except BaseException:
+            for lane in lanes:
+                lane.discard()
+            raise
         end = Source(
             translation,
             source,
@@ -155,14 +184,27 @@ class Verbs(Transport):
         )
         return peer_pb2.Offer(transport=self.name, verbs=offer), end
 
-    def _decide(self, translation: Translation, rails: int, asked: Way | None = None) -> Decision:
-        limits = self.ports[0].device.limits
-        bounds = Limits(max_sge=limits.max_sge, max_message_bytes=limits.max_msg_bytes)
-        decision = decide(translation.nest, self._costs, bounds, rails=rails, forced=asked or self._strategy)
-        log.debug("verbs: %s: %s", decision.way.value, decision.why)
+    def decide(self, translation: Translation, *, rails: int, way: Way | None = None) -> Decision:
+        """How a transfer goes over so many rails; `way`, or the one that is always taken, if given."""
+        limits = [port.device.limits for port in self.ports]
+        bounds = Limits(
+            max_sge=min(one.max_sge for one in limits),
+            max_message_bytes=min(one.max_msg_bytes for one in limits),
+        )
+        return decide(translation.nest, self._costs, bounds, rails=rails, forced=way or self.strategy)
+
+    def _tell(self, decision: Decision, translation: Translation) -> None:
+        """Explain a decision when it is the first of its kind."""
+        layouts = f"{translation.source.layout.notation} to {translation.destination.layout.notation}"
+        kind = f"{layouts} {decision.way.value}"
+        if kind in self._told:
+            return
+        if len(self._told) >= MOST_TOLD:
+            self._told.clear()
+        self._told.add(kind)
+        log.info("verbs: %s: %s, %s", layouts, decision.way.value, decision.why)
         if decision.warning:
-            log.warning("verbs: %s", decision.warning)
-        return decision
+            log.warning("verbs: %s: %s", layouts, decision.warning)
 
     def _lanes(self, most: int, make: Callable[[Port], Lane]) -> list[Lane]:
         """A lane on each port that can be used, up to so many. The last problem when none can."""
@@ -200,41 +242,43 @@ class Verbs(Transport):
         try:
             answer = peer_pb2.VerbsAnswer(slot=slot, generation=generation)
             most = min(self._most, len(offer.verbs.rails))
-            end.lanes = self._lanes(
-                most, lambda port: Lane(port, self._metrics, arrived=end.arrived, broken=end.broken)
+            lanes = self._lanes(
+                most,
+                lambda port: Lane(
+                    port,
+                    self._metrics,
+                    depth=READS if way.pulled else DEPTH,
+                    arrived=end.arrived,
+                    broken=end.broken,
+                ),
             )
-            rails = list(offer.verbs.rails)[: len(end.lanes)]
-            for lane, rail in zip(end.lanes, rails, strict=True):
-                lane.connect(
-                    wire.endpoint(rail), Access.NONE if way.pulled else Access.REMOTE_WRITE, self._timeouts
-                )
-                keys = () if way.pulled else await lane.open(destination, self._fenced(lane, translation))
-                answer.rails.append(wire.to_rail(lane.queue.info, keys))
-            end.opened(rails)
+            end.lanes = list(lanes)
+            fence = None if way.pulled else self._fence_of(translation)
+            for lane, rail in zip(lanes, offer.verbs.rails, strict=False):
+                keys = await end.connect(lane, rail, fence, self._timeouts)
+                answer.rails.append(peer_pb2.Rail() if keys is None else wire.to_rail(lane.queue.info, keys))
+            end.opened()
         except BaseException:
             with contextlib.suppress(TransportError):
                 await end.stop()
             raise
         return peer_pb2.Answer(verbs=answer), end
 
-    def _fenced(self, lane: Lane, translation: Translation) -> Choice:
-        choice = choose(
-            translation.nest,
-            translation.destination.table,
-            windows=lane.port.device.limits.max_mw,
-            forced=self._fence,
-        )
+    def _fence_of(self, translation: Translation) -> Choice:
+        windows = min(port.device.limits.max_mw for port in self.ports)
+        table = translation.destination.table
+        choice = choose(translation.nest, table, windows=windows, forced=self._fence)
         self._metrics.fences.labels(choice.kind.value).inc()
-        log.debug("verbs: fence of the lease on %s: %s, %s", lane.port.name, choice.kind.value, choice.why)
+        log.debug("verbs: the lease's fence is %s: %s", choice.kind.value, choice.why)
         return choice
 
     def forecast(self, translation: Translation, offer: peer_pb2.Offer) -> Forecast | None:
-        """By the sender's strategy and this agent's prices."""
+        """By the sender's strategy and this agent's prices; None where that strategy isn't possible here."""
         way = _way(offer.verbs.strategy)
         rails = min(self._most, len(offer.verbs.rails), len(self.ports))
         try:
-            return Forecast(way.value, self._decide(translation, rails, way).seconds)
-        except TransportError:  # the sender has its own limits
+            return Forecast(way.value, self.decide(translation, rails=rails, way=way).seconds)
+        except TransportError:
             return None
 
 
@@ -247,10 +291,11 @@ def _way(name: str) -> Way:
         ) from None
 
 
-def find(devices: Sequence[str] = (), gid_index: int | None = None) -> list[DeviceInfo]:
+def find(library: str, devices: Sequence[str] = (), gid_index: int | None = None) -> list[DeviceInfo]:
     """The ports asked for, in that order, or all that are up. VerbsUnavailableError says why not."""
-    gids = {} if gid_index is None else dict.fromkeys(devices or _every(), gid_index)
-    found, reasons = survey(gids=gids)
+    names = devices or [info.name for info in survey(library)[0]]
+    gids = {} if gid_index is None else dict.fromkeys(names, gid_index)
+    found, reasons = survey(library, gids=gids)
     known = {info.name: info for info in reversed(found)} | {f"{i.name}:{i.port}": i for i in found}
     missing = [name for name in devices if name not in known]
     if missing:
@@ -265,7 +310,3 @@ def find(devices: Sequence[str] = (), gid_index: int | None = None) -> list[Devi
         for warning in info.warnings:
             log.warning("verbs: %s: %s", info.name, warning)
     return chosen
-
-
-def _every() -> list[str]:
-    return [info.name for info in survey()[0]]

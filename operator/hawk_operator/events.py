@@ -10,6 +10,7 @@ import hashlib
 import logging
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -70,33 +71,44 @@ def _wrong(condition: Condition) -> bool:
 
 
 class Recorder:
-    """Writes Events, at most one in ten minutes for the same thing about the same object."""
+    """Writes Events, at most one in ten minutes for the same thing about the same object.
+
+    They are written beside the looks, in their order: an Event is worth no wait.
+    """
 
     def __init__(self, api: ClusterApi, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="events")
         self._clock = clock
         self._said: dict[tuple[str, str], float] = {}
+        self._full = _REMEMBERED
         self._lock = threading.Lock()
 
     def record(self, metadata: Mapping[str, Any], happening: Happening) -> None:
-        """Write an Event about the HawkPool with this metadata; never raises for the API's sake."""
+        """Have an Event about the HawkPool with this metadata written; never raises for the API's sake."""
         if not self._due((str(metadata.get("uid")), happening.identity)):
             return
         _log.info(
             "%s/%s: %s: %s", metadata["namespace"], metadata["name"], happening.reason, happening.message
         )
+        self._writer.submit(self._attempt, dict(metadata), happening)
+
+    def _attempt(self, metadata: Mapping[str, Any], happening: Happening) -> None:
         try:
             self._write(metadata, happening)
         except ApiCallError as failure:
             _log.debug("event not written: %s", failure)
+        except Exception:  # noqa: BLE001 - nobody waits for the result
+            _log.exception("event not written")
 
     def _due(self, identity: tuple[str, str]) -> bool:
         now = self._clock()
         with self._lock:
             if now - self._said.get(identity, -_REPEAT_AFTER) < _REPEAT_AFTER:
                 return False
-            if len(self._said) >= _REMEMBERED:
+            if len(self._said) >= self._full:
                 self._said = {key: at for key, at in self._said.items() if now - at < _REPEAT_AFTER}
+                self._full = max(_REMEMBERED, 2 * len(self._said))
             self._said[identity] = now
             return True
 

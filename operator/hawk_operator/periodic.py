@@ -11,7 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from hawk_operator import classes, schema_check
+from hawk_operator import agent_pods, classes, schema_check
 from hawk_operator.cluster_api import ApiCallError
 from hawk_operator.resources import CLASS, DEPLOYMENT, NODE, POD, POOL
 from hawk_operator.workqueue import next_tick, pool_key
@@ -92,6 +92,7 @@ class Resync(Periodic):
         metrics = self._context.metrics
         try:
             self._housekeeping()
+            self._look_at_agents_pods()
             for kind in (POOL, DEPLOYMENT, POD, NODE, CLASS):
                 self._context.snapshot.refresh(kind, 0.9 * self._interval)
             pools = self._context.snapshot.pools()
@@ -114,6 +115,19 @@ class Resync(Periodic):
         for key in self._context.memories.known() - present:
             queue.add(key)
         self._context.mark_wiring()
+
+    def _look_at_agents_pods(self) -> None:
+        settings = self._context.settings
+        if settings.agent_daemon_set:
+            namespace = settings.agent_namespace or settings.system_namespace
+            try:
+                said = agent_pods.refused(self._context.api, namespace, settings.agent_daemon_set)
+            except ApiCallError as error:
+                _log.debug("agents: %s", error)  # it explains, nothing depends on it
+                return
+            if said and said != self._context.shared.agents_refused:
+                _log.warning("agents: %s", said)
+            self._context.shared.agents_refused = said
 
     def _housekeeping(self) -> None:
         """Keep the shipped classes current and compare the served schema with the needed one."""

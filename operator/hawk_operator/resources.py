@@ -1,7 +1,8 @@
 """The kinds that the operator touches, and with which verbs.
 
 This table is the whole of its access; the chart's roles are its copy. "cluster" needs a ClusterRole,
-"served" a role in every served namespace, "system" a role in the system namespace.
+"served" a role in every served namespace, "system" and "agents" one in the namespace of the system and of the
+agents.
 
 | group                    | resource                             | verbs                          | where   |
 |--------------------------|--------------------------------------|--------------------------------|---------|
@@ -17,6 +18,8 @@ This table is the whole of its access; the chart's roles are its copy. "cluster"
 | leaderworkerset.x-k8s.io | leaderworkersets/scale               | get patch                      | served  |
 | autoscaling              | horizontalpodautoscalers             | list                           | served  |
 | keda.sh                  | scaledobjects                        | list                           | served  |
+| apps                     | daemonsets (the agents')             | get                            | agents  |
+| ""                       | events                               | list                           | agents  |
 | coordination.k8s.io      | leases                               | list                           | system  |
 | coordination.k8s.io      | leases (leader.hawkpool.dev)         | get update                     | system  |
 | coordination.k8s.io      | leases                               | create                         | system  |
@@ -62,6 +65,7 @@ NODE: Final = Kind(GROUP, VERSION, "HawkNode", "hawknodes", namespaced=False)
 CLASS: Final = Kind(GROUP, VERSION, "AcceleratorClass", "acceleratorclasses", namespaced=False)
 DEPLOYMENT: Final = Kind("apps", "v1", "Deployment", "deployments")
 POD: Final = Kind("", "v1", "Pod", "pods")
+DAEMON_SET: Final = Kind("apps", "v1", "DaemonSet", "daemonsets")
 CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps")
 EVENT: Final = Kind("", "v1", "Event", "events")
 LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases")

@@ -59,6 +59,9 @@ class Settings:
     agent_namespace: str = ""
     """Where the agents run; empty for the system namespace."""
 
+    agent_daemon_set: str = ""
+    """The DaemonSet of the agents, to say why it can't create pods; empty where there is none."""
+
     agent_socket_directory: str = "/run/hawk"
     """Directory of the agent's socket on each node, mounted into workers; empty mounts nothing."""
 
@@ -131,6 +134,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     flag("retry_period", float, "seconds between two looks at the Lease")
     flag("watch_timeout", float, "seconds after which a watch is begun anew")
     flag("agent_namespace", str, "namespace of the agents; empty for the system namespace")
+    flag("agent_daemon_set", str, "DaemonSet of the agents, to say why it has no pods; empty for none")
     flag("agent_socket_directory", str, "node directory of the agent's socket, for workers; empty for none")
     flag("engine_auth", str, "token gives workers a token that the agents ask for; or none")
     flag("agent_service_account", str, "service account whose certificate requests are signed")

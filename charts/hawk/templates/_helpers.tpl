@@ -106,9 +106,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - --metrics-port={{ .Values.operator.metricsPort }}
 - --resync={{ .Values.operator.resyncSeconds }}
 - --agent-socket-directory={{ .Values.agent.socketDirectory }}
+{{- if include "hawk.nodes" . }}
+- --agent-namespace={{ include "hawk.agentNamespace" . }}
+{{- if .Values.agent.enabled }}
+- --agent-daemon-set={{ include "hawk.fullname" . }}-agent
+{{- end }}
+{{- end }}
 - --engine-auth={{ .Values.agent.engineAuth }}
 {{- if and (include "hawk.nodes" .) (eq .Values.trust.mode "Kubernetes") }}
-- --agent-namespace={{ include "hawk.agentNamespace" . }}
 - --agent-service-account={{ include "hawk.agentAccount" . }}
 - --ca-secret={{ include "hawk.caSecret" . }}
 - --trust-config-map={{ include "hawk.trustConfigMap" . }}

@@ -34,6 +34,8 @@ class Shared:
     """What the served CRDs don't have."""
     draining: dict[Key, frozenset[tuple[str, str]]] = field(default_factory=dict)
     """(node, group) of the workers of each pool that are being emptied."""
+    agents_refused: str = ""
+    """Why the agents' pods can't be created; "" where nothing is known against it."""
     wiring_pause: float = 0.0
     """Seconds to gather events before the wiring is computed again: more where that takes longer."""
     nodes: dict[Key, frozenset[str]] = field(default_factory=dict)

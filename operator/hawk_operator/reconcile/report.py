@@ -57,6 +57,7 @@ class Reporter:
             groups=tuple(_group_facts(group, decision, outcome) for group in case.seen.groups),
             agents=case.agents,
             agents_known=context.snapshot.agents_known(),
+            agents_refused=context.shared.agents_refused,
             links=judge_links(sides, case.agents, context.shared.wiring),
             window=window,
             scaling=lacks or verdicts.scaling(pool, decision, said, plan, outcome),

@@ -106,9 +106,9 @@ def _memory(facts: Facts) -> Verdict:
     bare = [pod for _, pod in ready if pod.node not in facts.agents or not facts.agents[pod.node].live]
     if bare:
         nodes = listed({pod.node for pod in bare})
-        return Verdict(
-            False, Reason.NO_AGENT, f"{len(bare)} of {len(ready)} workers have no live agent; nodes: {nodes}"
-        )
+        why = f"; {facts.agents_refused}" if facts.agents_refused else ""
+        text = f"{len(bare)} of {len(ready)} workers have no live agent; nodes: {nodes}{why}"
+        return Verdict(False, Reason.NO_AGENT, text)
     unregistered = [
         pod.name
         for group in facts.groups

@@ -55,6 +55,8 @@ class Facts:
     agents: Mapping[str, Agent] = field(default_factory=dict)
     agents_known: bool = True
     """Whether HawkNodes may be read at all."""
+    agents_refused: str = ""
+    """Why nodes have no agent, where their DaemonSet says."""
     links: Links | None = None
     window: Window | None = None
     scaling: Verdict = Verdict(None, Reason.NOT_OBSERVED)

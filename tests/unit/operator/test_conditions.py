@@ -13,6 +13,7 @@ from hawk_api.conditions import ConditionType
 from hawk_api.policy import Violation
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkPoolStatus
+from hawk_operator.agent_pods import lacks_pods, newest
 from hawk_operator.events import transitions
 from hawk_operator.sizing import Decision
 from hawk_operator.status import build
@@ -292,3 +293,23 @@ def test_events_are_about_changes():
     assert transitions(after, after) == []
     assert transitions({}, before) == [], "a new pool that is well is no news"
     assert all(item.warning for item in transitions({}, after))
+
+
+def test_workers_without_an_agent_hear_why_its_pods_are_refused():
+    why = "DaemonSet hawk/hawk-agent can't create pods: violates PodSecurity"
+    [memory] = [c for c in judge(good(**AGENTLESS, agents_refused=why)) if c.type == "MemoryRegistered"]
+
+    assert (memory.status, memory.reason) == ("False", "NoAgent")
+    assert memory.message.endswith(why)
+
+
+def test_a_daemon_set_lacks_pods_when_nodes_want_more_than_there_are():
+    assert lacks_pods({"desiredNumberScheduled": 3, "currentNumberScheduled": 2})
+    assert not lacks_pods({"desiredNumberScheduled": 3, "currentNumberScheduled": 3})
+    assert not lacks_pods({})
+    events = [
+        {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "message": "first"},
+        {"metadata": {}, "lastTimestamp": "2026-01-02T00:00:00Z", "message": "last"},
+    ]
+    assert newest(events) == "last"
+    assert newest([]) == ""

@@ -59,6 +59,7 @@ def build(folder: Path) -> Path:
         pytest.skip("missing tool: a C compiler, for the fake libibverbs")
     made = folder / "libfakeverbs.so"
     flags = ["-shared", "-fPIC", "-O1", "-g", "-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{PACKAGE}"]
+    flags += os.environ.get("HAWK_TEST_CFLAGS", "").split()
     subprocess.run([compiler, *flags, str(FAKE), "-o", str(made)], check=True, timeout=120)
     return made
 

@@ -209,3 +209,30 @@ async def test_what_a_cancelled_transfer_posted_is_accounted_for(loop: Loop, pos
 
     assert books.posted == books.retired == posted + (posted % 4 != 0)
     assert loop.fake.seen.executed == posted
+
+
+async def test_a_receiver_learns_that_its_queue_pair_failed(loop: Loop):
+    """A write that its memory refuses flushes its receives: nothing else tells it."""
+    told: list[object] = []
+    loop.receiver._broken = lambda queue, error: told.append((queue, type(error)))
+    posting = loop.post()
+    loop.there.close()
+    with pytest.raises(RemoteAccessError):
+        await loop.sender.drive(posting)
+    await until(lambda: told)
+    assert told == [(loop.pair.b.queue, FlushedError)]
+    loop.there = loop.pair.b.register(loop.landed)
+    loop.pair.recover()
+    await loop.sender.drive(loop.post(immediate=1))
+    await until(lambda: loop.arrived)
+    assert loop.pair.b.queue.broken is None
+
+
+async def test_a_fence_of_our_own_breaks_nothing(loop: Loop):
+    told: list[object] = []
+    loop.receiver._broken = lambda *found: told.append(found)
+    loop.pair.b.queue.to_error()
+    await asyncio.sleep(0.05)
+
+    assert told == []
+    assert loop.pair.b.queue.raw.receives == 0

@@ -98,7 +98,7 @@ struct Queue {
     int status;            /* its status */
     uint32_t vendor;
     uint64_t receives_posted, receives_done, strays;
-    int refill_error;
+    int receive_status, refill_error; /* the first receive that failed; why one couldn't be posted anew */
 };
 
 /* A request's id: one bit for receives, 15 bits of the queue's tag, 48 bits of its number. */

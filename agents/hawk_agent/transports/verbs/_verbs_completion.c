@@ -134,8 +134,11 @@ static void account(Queue *queue, uint64_t number, const IbvWc *wc)
 static int received(Queue *queue, const IbvWc *wc, PyObject *found)
 {
     queue->receives_done++;
-    if (wc->status != IBV_DONE_OK)
+    if (wc->status != IBV_DONE_OK) {
+        if (!queue->receive_status)
+            queue->receive_status = wc->status;
         return 0;
+    }
     IbvRecvWr wr = {.wr_id = ID_RECEIVE | ID_TAG(queue->tag)}, *bad = NULL;
     const int error = as_errno(queue->qp->context->ops.post_recv(queue->qp, &wr, &bad));
     if (error)

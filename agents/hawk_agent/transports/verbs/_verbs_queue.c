@@ -219,6 +219,7 @@ static PyObject *queue_to_reset(Queue *self, PyObject *unused)
         self->retired = self->posted;
         self->first_failed = UINT64_MAX;
         self->receives_done = self->receives_posted;
+        self->receive_status = self->refill_error = 0;
     }
     pthread_mutex_unlock(&self->lock);
     Py_XDECREF(done);
@@ -381,6 +382,7 @@ NUMBER(failed, self->failed)
 NUMBER(get_strays, self->strays)
 NUMBER(waiting, self->receives_posted - self->receives_done)
 NUMBER(inline_bytes, self->max_inline)
+NUMBER(get_receive_status, self->receive_status)
 NUMBER(refill, self->refill_error)
 
 static PyObject *queue_failure(Queue *self, void *unused)
@@ -402,6 +404,7 @@ static PyGetSetDef queue_getset[] = {
     {"strays", (getter)queue_get_strays, NULL, "Completions of requests that had been written off.", NULL},
     {"receives", (getter)queue_waiting, NULL, "Receives that wait.", NULL},
     {"max_inline", (getter)queue_inline_bytes, NULL, "Bytes that a request may carry inline.", NULL},
+    {"receive_status", (getter)queue_get_receive_status, NULL, "The status of the first failed receive, or 0.", NULL},
     {"refill_error", (getter)queue_refill, NULL, "Why a receive couldn't be posted anew; 0 when all were.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

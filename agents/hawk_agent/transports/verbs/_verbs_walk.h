@@ -13,7 +13,10 @@
 
 #include "../../layouts/_kernel.h"
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function" /* the kernel's own part has uses for all of it */
 #include "../../layouts/_kernel_program.h"
+#pragma GCC diagnostic pop
 
 /* One stretch of memory under one key: offsets in its side, and what requests add to an offset. */
 typedef struct {

@@ -149,7 +149,7 @@ class Dispatcher:
     Args:
         completions: the completion queue; closed by the owner after the dispatcher.
         arrived: called with each immediate, in the order of their arrival.
-        broken: called once for each queue pair whose first request failed, or that can't be refilled.
+        broken: called once for each queue pair through which nothing more comes (see `QueuePair.broken`).
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Dispatcher:
         self._arrived = arrived
         self._broken = broken
         self._told: set[QueuePair] = set()
-        self._waiting: dict[QueuePair, list[asyncio.Future[None]]] = {}
+        self._waiting: set[asyncio.Future[None]] = set()
         self._looks = 1
         self._empty = 0
         self._next: asyncio.Handle | None = None
@@ -183,11 +183,10 @@ class Dispatcher:
         if self._next is not None:
             self._next.cancel()
         self._loop = None
-        for futures in self._waiting.values():
-            for future in futures:
-                if not future.done():
-                    future.set_exception(TransportTimeoutError("the completion queue is closed"))
-        self._waiting.clear()
+        waiting, self._waiting = self._waiting, set()
+        for future in waiting:
+            if not future.done():
+                future.set_exception(TransportTimeoutError("the completion queue is closed"))
 
     # ---- looking ----
 
@@ -230,29 +229,30 @@ class Dispatcher:
 
     def _tell(self) -> None:
         for queue in self.completions.queues:
-            failure = queue.failure
-            if failure is None:
+            problem = queue.broken
+            if problem is None:
                 self._told.discard(queue)
             elif queue not in self._told:
                 self._told.add(queue)
-                self._broken(queue, failure)
-        for futures in list(self._waiting.values()):
-            for future in futures:
-                if not future.done():
-                    future.set_result(None)
-        self._waiting.clear()
+                self._broken(queue, problem)
+        waiting, self._waiting = self._waiting, set()
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
 
     # ---- waiting ----
 
-    async def _progress(self, queue: QueuePair, seconds: float) -> bool:
+    async def _progress(self, seconds: float) -> bool:
         """Wait until something completes; False when nothing did in that long."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(queue, []).append(future)
+        self._waiting.add(future)
         try:
             async with asyncio.timeout(seconds):
                 await future
         except TimeoutError:
             return False
+        finally:
+            self._waiting.discard(future)
         return True
 
     async def drive(self, posting: Posting, *, stall: float = STALL_SECONDS) -> None:
@@ -270,7 +270,7 @@ class Dispatcher:
                 await asyncio.sleep(0)
                 continue
             refused = not posting.posted and not posting.queue.outstanding
-            if await self._progress(posting.queue, _RETRY_SECONDS if refused else 1.0):
+            if await self._progress(_RETRY_SECONDS if refused else 1.0):
                 since = time.monotonic()
             elif time.monotonic() - since > (REFUSED_SECONDS if refused else stall):
                 posting.queue.to_error()
@@ -287,7 +287,7 @@ class Dispatcher:
             left = end - time.monotonic()
             if left <= 0:
                 raise TransportTimeoutError(f"{queue}: a request didn't end within {seconds:g} s")
-            await self._progress(queue, min(left, 1.0))
+            await self._progress(min(left, 1.0))
         failure = queue.failure_of(number)
         if failure is not None:
             raise failure
@@ -301,4 +301,4 @@ class Dispatcher:
                 raise TransportTimeoutError(
                     f"{queue}: {queue.outstanding} requests didn't end in {seconds:g} s"
                 )
-            await self._progress(queue, min(left, 1.0))
+            await self._progress(min(left, 1.0))

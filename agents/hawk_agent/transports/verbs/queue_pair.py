@@ -264,6 +264,18 @@ class QueuePair:
         found = self.raw.failure
         return None if found is None else completion_error(found[1], found[2], str(self))
 
+    @property
+    def broken(self) -> CompletionError | None:
+        """Why nothing more comes through it, or None: a request failed, or a receive without our fence."""
+        if self.raw.failure is not None:
+            return self.failure
+        if self.raw.receive_status and not self._fenced:
+            return completion_error(self.raw.receive_status, 0, f"{self}: its receives")
+        if self.raw.refill_error:
+            why = os.strerror(self.raw.refill_error)
+            return CompletionError(f"{self}: a receive can't be posted anew ({why})")
+        return None
+
     def failure_of(self, number: int) -> CompletionError | None:
         """The failure if it took the request of that number with it."""
         found = self.raw.failure

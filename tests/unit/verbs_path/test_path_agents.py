@@ -103,9 +103,7 @@ async def test_a_receiver_that_stops_is_an_outcome_and_its_successor_is_wired_an
     assert lost.outcome in {Outcome.PEER_LOST, Outcome.ABORTED_BY_RECEIVER}
 
     await home.verbs("npu", "fakeb", listen=address)
-    await houses.eventually(
-        lambda: any(f.state.value == "verified" for f in home.agents["gpu"].links.facts())
-    )
+    await home.verified("gpu", "npu")
     again = await home.cache(await home.engine("npu"), "kv", TILES, GEOMETRY | TILE, "decode")
     lease = await off(again.engine.reserve, "kv", "r2")
     transfer = await off(source.engine.push, lease.ticket, "kv", 2, all_complete=True)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from hawk_agent.layouts.errors import LayoutError
 from hawk_agent.plans.counts import Limits, Transfers, contiguous, gather_writes, scatter_reads
 from hawk_agent.plans.keeping import Keeping, keeping
-from hawk_agent.plans.keys import KeyPlan, key_plans
+from hawk_agent.plans.keying import key_plans
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hawk_agent.layouts import Nest
     from hawk_agent.plans.costs import Costs
+    from hawk_agent.plans.keys import KeyPlan
 
 LOCAL = ("fused-copy",)
 """Strategies between processes of one machine."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hawk_agent.layouts import CoverageError, Layout, LayoutError, compile_nest, coverage, engines
@@ -26,7 +26,6 @@ def spoil(program, draw):
     return replace(program, loops=(*program.loops[:k], loop, *program.loops[k + 1 :]))
 
 
-@settings(max_examples=50)
 @given(pair=pairs(), data=st.data())
 def test_any_number_changed_in_a_plan_is_noticed(pair, data):
     source, target = (layout(side, "float16") for side in pair)
@@ -40,7 +39,6 @@ def test_any_number_changed_in_a_plan_is_noticed(pair, data):
         coverage.prove(source, target, spoilt, nest.zeros)
 
 
-@settings(max_examples=50)
 @given(pair=pairs(), data=st.data())
 def test_a_part_left_out_or_done_twice_is_noticed(pair, data):
     source, target = (layout(side, "float16") for side in pair)
@@ -136,7 +134,6 @@ def test_a_range_outside_the_stream_is_refused(start, stop):
         nest.pack(bytes(64), bytearray(64), start, stop)
 
 
-@settings(max_examples=30)
 @given(pair=pairs(), data=st.data())
 def test_every_engine_packs_the_same_stream(pair, data):
     """Any two cuts, inside runs too: numpy's own way of cutting is what the kernel's must equal."""

@@ -1,6 +1,7 @@
 """What can't be right is refused before a byte moves, with both sides' values and the remedy."""
 
 import mmap
+from math import prod
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_agent.layouts import PRESETS, Layout, LayoutError, compile_nest, mismatches
+
+from .strategies import layout, pairs
 
 SIZES = {"h": 2, "s": 32, "d": 32}
 TILES = {**SIZES, "s0": 16, "d0": 16}
@@ -259,6 +262,23 @@ def test_no_text_breaks_the_parser(text):
     except LayoutError:
         return
     assert Layout.parse(str(layout.notation), layout.sizes) == layout
+
+
+@given(
+    pair=st.tuples(pairs(), pairs()),
+    dtypes=st.tuples(*[st.sampled_from(["float16", "int8"])] * 2),
+)
+def test_no_pair_breaks_the_compiler(pair, dtypes):
+    """Layouts that have nothing to do with each other: a nest that was proved, or the reasons why not."""
+    source, target = (layout(sides[k], dtypes[k]) for k, sides in enumerate(pair))
+    if found := mismatches(source, target):
+        with pytest.raises(LayoutError) as refused:
+            compile_nest(source, target)
+        assert all(str(mismatch) in str(refused.value) for mismatch in found)
+        return
+    nest = compile_nest(source, target)
+
+    assert nest.payload_nbytes == prod(e.count for e in target.extents) * target.itemsize
 
 
 @given(

@@ -19,7 +19,7 @@ from hawk_agent.layouts import engines
 
 SOURCE = Path(hawk_agent.layouts.__file__).parent / "_kernel.c"
 EMULATED = Path(__file__).parent / "avx512_emulated.h"
-SUITE = ["test_kernel.py", "test_engines.py", "test_translation.py", "test_digest.py"]
+SUITE = ["test_kernel.py", "test_engines.py", "test_translation.py", "test_digest.py", "test_coverage.py"]
 RUN = """
 import importlib.util, sys
 spec = importlib.util.spec_from_file_location("hawk_agent.layouts._kernel", sys.argv[1])
@@ -63,7 +63,7 @@ def test_the_kernel_is_clean_under_sanitizers(tmp_path):
             **os.environ,
             "LD_PRELOAD": ":".join(libraries),
             "ASAN_OPTIONS": "detect_leaks=0",
-            "HAWK_TEST_PROFILE": os.environ.get("HAWK_TEST_PROFILE", "untimed"),
+            "HAWK_TEST_PROFILE": os.environ.get("HAWK_TEST_PROFILE", "usual"),
         },
         cwd=here.parents[2],
         capture_output=True,

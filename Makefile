@@ -87,6 +87,14 @@ bench: $(STAMP) ## ours, the peers and the limit, interleaved; JSON and a plot i
 bench-policies: $(STAMP) ## the ratio's policy beside those in use today, on generated traffic and ARGS=trace-file
 	@$(BIN)/python -m hawk_operator.simulate.bench $(ARGS)
 
+.PHONY: soak-transfers
+soak-transfers: $(STAMP) ## 500 transfers of random shape over shared memory and TCP, compared with an oracle (HAWK_SOAK=N)
+	@$(BIN)/python -m pytest tests/soak $(ARGS)
+
+.PHONY: fuzz
+fuzz: $(STAMP) ## a thousand examples of every property of the layouts: notations, nests, kernels, streams (minutes)
+	@HAWK_TEST_PROFILE=thorough $(BIN)/python -m pytest tests/unit/layouts -m "not slow" --numprocesses auto --timeout 1200 $(ARGS)
+
 .PHONY: upgrade
 upgrade: $(STAMP) ## move every locked version to the newest that the ranges in pyproject.toml allow
 	@$(BIN)/python requirements/lock.py --upgrade

@@ -18,6 +18,7 @@ from hawk_operator.cluster_api import NotFoundError
 from hawk_operator.events import Happening
 from hawk_operator.reconcile import plan as planning
 from hawk_operator.reconcile import verdicts
+from hawk_operator.reconcile.act import Outcome
 from hawk_operator.reconcile.case import Case
 from hawk_operator.reconcile.model import config_json
 from hawk_operator.reconcile.report import Reporter
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from hawk_api.v1alpha1 import HawkPool
     from hawk_operator.cluster_api import Object
-    from hawk_operator.reconcile.act import Outcome
     from hawk_operator.reconcile.context import Context
     from hawk_operator.reconcile.observe import Group
     from hawk_operator.reconcile.plan import Plan
@@ -77,9 +77,13 @@ class PoolReconciler:
         window = self._traffic(case)
         decision = self._decide(case, window)
         plan = self._plan(case, decision, window)
-        if plan is not None and not fresh and self._context.actor.needed(case, plan):
-            return False
-        outcome = self._act(case, decision, plan)
+        outcome = Outcome() if plan is not None else None
+        if plan is not None and self._context.actor.needed(case, plan):
+            if not fresh:
+                return False
+            outcome = self._act(case, decision, plan)
+        if plan is not None and outcome is not None:
+            self._check_who_went(case, plan, outcome)
         facts = self._reporter.facts(case, window, decision, plan, outcome)
         self._reporter.report(case, facts, decision)
         self._schedule(case, plan, outcome)
@@ -163,9 +167,7 @@ class PoolReconciler:
         work = {group.spec.name: _work(case, group, window) for group in groups}
         return planning.make(pool, groups, goal, case.classes, work, now=case.now)
 
-    def _act(self, case: Case, decision: Decision | None, plan: Plan | None) -> Outcome | None:
-        if plan is None:
-            return None
+    def _act(self, case: Case, decision: Decision | None, plan: Plan) -> Outcome:
         actor = self._context.actor
         outcome = actor.carry_out(case, plan)
         for name in actor.remove(case.seen.orphans):
@@ -173,7 +175,6 @@ class PoolReconciler:
         why = decision.message if decision is not None else "start"
         for name, (before, after) in outcome.scaled.items():
             self._say(case, f"group {name}: {before} to {after} replicas; {why}")
-        self._check_who_went(case, plan, outcome)
         return outcome
 
     def _check_who_went(self, case: Case, plan: Plan, outcome: Outcome) -> None:

@@ -1,0 +1,175 @@
+"""Looks at pools in which nothing changed: no request at all, whatever the number of pools and nodes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hawk_api.v1alpha1 import HawkPool
+from hawk_operator.metrics import Metrics
+from hawk_operator.reconcile.act import Actor
+from hawk_operator.reconcile.context import Context, Shared
+from hawk_operator.reconcile.look import Looker
+from hawk_operator.reconcile.memory import Memories
+from hawk_operator.reconcile.observe import Observer
+from hawk_operator.reconcile.pool import PoolReconciler
+from hawk_operator.reconcile.wiring import WiringReconciler
+from hawk_operator.resources import DEPLOYMENT, LEASE, NODE, POD, POOL, Kind
+from hawk_operator.settings import Settings
+from hawk_operator.snapshot import Snapshot
+from hawk_operator.workloads import children
+from hawk_operator.workqueue import WorkQueue, pool_key
+
+from .build import group_spec, pod_body
+
+NOW = 1_800_000_000.0
+NAMES = ("a", "b", "c")
+NODES = ("n1", "n2", "n3")
+
+
+class Api:
+    """An API server in memory, as far as looks use it; every request is noted."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[Kind, str], dict[str, Any]] = {}
+        self.asked: list[str] = []
+        self.version = 0
+
+    def put(self, kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+        self.version += 1
+        name = body["metadata"]["name"]
+        before = self.objects.get((kind, name), {})
+        metadata = {**before.get("metadata", {}), **body["metadata"], "resourceVersion": str(self.version)}
+        self.objects[kind, name] = {**before, **body, "metadata": metadata}
+        return self.objects[kind, name]
+
+    def get(self, kind: Kind, name: str, namespace: str | None = None) -> dict[str, Any]:
+        self.asked.append(f"get {kind.plural}/{name}")
+        return self.objects[kind, name]
+
+    def list(self, kind: Kind, namespace: str | None = None, labels: Any = None) -> list[dict[str, Any]]:
+        self.asked.append(f"list {kind.plural}")
+        found = [body for (of, _), body in self.objects.items() if of == kind]
+        marks = (labels or {}).items()
+        return [body for body in found if marks <= body["metadata"].get("labels", {}).items()]
+
+    def pages(self, kind: Kind, namespace: str | None = None, labels: Any = None) -> Any:
+        yield str(self.version), self.list(kind, namespace, labels)
+
+    def apply(
+        self, kind: Kind, body: dict[str, Any], *, dry_run: bool = False, subresource: str = ""
+    ) -> dict[str, Any]:
+        self.asked.append(f"apply {kind.plural}/{body['metadata']['name']} {subresource}".strip())
+        return body if dry_run else self.put(kind, body)
+
+
+@pytest.fixture
+def api() -> Api:
+    made = Api()
+    for index, name in enumerate(NAMES):
+        metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "generation": 1}
+        groups = [group_spec("p", "Prefill", most=1), group_spec("d", "Decode", most=1)]
+        body = {
+            "apiVersion": "hawkpool.dev/v1alpha1",
+            "kind": "HawkPool",
+            "metadata": metadata,
+            "spec": {"model": {"preset": "llama-3.3-70b"}, "groups": groups},
+        }
+        made.put(POOL, body)
+        read = HawkPool.model_validate(body)
+        for group in read.spec.groups:
+            child = children.render(read, group, None, 1, "/run/hawk")
+            made.put(DEPLOYMENT, child)
+            worker = pod_body(f"{child['metadata']['name']}-0", node=NODES[index])
+            worker["metadata"]["labels"] = child["metadata"]["labels"]
+            made.put(POD, worker)
+    for node in NODES:
+        made.put(NODE, {"metadata": {"name": node}, "status": {"epoch": f"{node}-1", "address": f"{node}:1"}})
+        spec = {"holderIdentity": "x", "renewTime": "2027-01-15T08:00:00Z", "leaseDurationSeconds": 99}
+        made.put(LEASE, {"metadata": {"name": node}, "spec": spec})
+    return made
+
+
+@pytest.fixture
+def context(api: Api) -> Context:
+    settings, metrics = Settings(), Metrics()
+    access: Any = SimpleNamespace(usable=lambda verb, kind, namespace="": kind.group != "keda.sh")
+    snapshot = Snapshot(api, access, settings, clock=lambda: 5.0, wall=lambda: NOW)  # type: ignore[arg-type]
+    return Context(
+        settings=settings,
+        api=api,  # type: ignore[arg-type]
+        access=access,
+        snapshot=snapshot,
+        queue=WorkQueue(),
+        metrics=metrics,
+        recorder=SimpleNamespace(record=lambda *_: None),  # type: ignore[arg-type]
+        observer=Observer(api, snapshot),  # type: ignore[arg-type]
+        actor=Actor(api, snapshot, metrics, settings),  # type: ignore[arg-type]
+        looker=Looker(1),
+        memories=Memories(),
+        shared=Shared(),
+    )
+
+
+def look(context: Context) -> None:
+    pools = PoolReconciler(context, wall=lambda: NOW)
+    for name in NAMES:
+        pools.reconcile(pool_key("ns", name))
+    WiringReconciler(context).reconcile()
+
+
+def test_a_second_look_at_unchanged_pools_asks_the_api_server_for_nothing(api: Api, context: Context) -> None:
+    look(context)
+    look(context)  # the wiring of the first look is news to the pools
+    api.asked.clear()
+    look(context)
+
+    assert api.asked == []
+
+
+def test_what_has_to_be_written_is_decided_on_fresh_reads(api: Api, context: Context) -> None:
+    look(context)
+    look(context)
+    api.asked.clear()
+    edited = api.put(DEPLOYMENT, {"metadata": {"name": "b-p"}, "spec": {"replicas": 7}})
+    context.snapshot.take(DEPLOYMENT, "MODIFIED", edited)
+    look(context)
+
+    assert api.asked[:4] == [
+        "get hawkpools/b",
+        "list deployments",
+        "list pods",
+        "apply deployments/b-p",
+    ]
+    assert api.objects[DEPLOYMENT, "b-p"]["spec"]["replicas"] == 1
+
+
+def test_an_old_view_does_nothing(api: Api, context: Context) -> None:
+    """A watch told of an edit, and missed that somebody took it back."""
+    look(context)
+    look(context)
+    right = api.objects[DEPLOYMENT, "b-p"]
+    edited = api.put(DEPLOYMENT, {"metadata": {"name": "b-p"}, "spec": {**right["spec"], "replicas": 7}})
+    context.snapshot.take(DEPLOYMENT, "MODIFIED", edited)
+    api.put(DEPLOYMENT, {"metadata": {"name": "b-p"}, "spec": right["spec"]})
+    api.asked.clear()
+    look(context)
+
+    assert not [call for call in api.asked if call.startswith("apply")]
+    api.asked.clear()
+    look(context)
+    assert api.asked == [], "and the view is as new as the read"
+
+
+def test_only_the_pools_on_a_node_hear_of_its_agent(api: Api, context: Context) -> None:
+    from hawk_operator.handlers.marks import Marks
+
+    look(context)
+    look(context)
+    context.queue._agenda.due.clear()
+    body = api.put(NODE, {"metadata": {"name": "n2"}, "status": {"epoch": "n2-2", "address": "n2:1"}})
+    Marks(context, lambda: NOW).changed(NODE, "MODIFIED", body)
+
+    assert {key.name for key in context.queue._agenda.due if key.kind == "pool"} == {"b"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -101,6 +101,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
 
 TestLease = LeaseMachine.TestCase
+TestLease.settings = settings(max_examples=40, stateful_step_count=30)
 
 
 def test_no_outcome_but_success_is_success() -> None:

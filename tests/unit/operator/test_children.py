@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hawk_agent.client.engine import TOKEN_FILE
@@ -171,6 +171,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.text("abc", min_size=1), JSON, max_size=3), JSON)
 def test_a_thing_has_all_of_itself_and_more_changes_nothing(thing, more):
     assert missing(thing, thing) == ""

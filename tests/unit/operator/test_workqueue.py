@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -73,6 +73,7 @@ class AgendaMachine(RuleBasedStateMachine):
 
 
 TestAgenda = AgendaMachine.TestCase
+TestAgenda.settings = settings(max_examples=40, stateful_step_count=30)
 
 
 def test_a_burst_of_marks_is_one_look_and_looks_keep_their_distance():

@@ -55,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
     option("advertise", "host or host:port that peers are told; the listening one without")
     option("metrics", "host:port of /metrics, /healthz and /readyz", "0.0.0.0:9400")
     option("metrics-port", "port alone, in place of --metrics")
-    option("transports", "allowed data paths, best first: verbs, shm, tcp", "shm,tcp")
+    option("transports", "allowed data paths, best first: verbs, shm, tcp, nixl", "shm,tcp")
     option("rdma-device", "devices for verbs, a rail each, best first; without, all whose port is up")
     option("rdma-gid-index", "index in their GID tables; without, a routable RoCE v2 one")
     option("rails", "most rails of one transfer over verbs; 0 for all", "0")

@@ -165,3 +165,31 @@ def test_a_card_refuses_what_a_key_does_not_allow():
             card.write(peer, (here, 0x1000), (key, address), 16)
     with pytest.raises(TransportError, match="outside"):
         card.write(peer, (here, 0x1030), (there, 0x2000), 17)
+
+
+@settings(max_examples=30, deadline=None)
+@given(stride=st.integers(17, 80_000), tokens=st.integers(2, 4))
+def test_a_stride_is_refused_exactly_where_the_card_would_move_other_bytes(stride, tokens):
+    """32 bytes every `stride` elements: a 16-bit stride ends at 32,767 of them."""
+    sizes = {"s": tokens, "d": 16}
+    gaps = Layout.parse("s d", sizes, "float16", strides={"s": stride})
+    nest = compile_nest(gaps, Layout.parse("s d", sizes, "float16"))
+    data = np.random.default_rng(stride).integers(0, 256, nest.source.nbytes, np.uint8)
+    expected, actual = np.zeros((2, nest.destination.nbytes), np.uint8)
+    nest.run(data, expected)
+    unchecked = key_plans(nest, Limits(key_stride_bytes=1 << 30))[0]
+    mlx5_model.execute(unchecked, nest, data, actual)
+
+    assert (key_plans(nest, Limits())[0].refused == "") is np.array_equal(actual, expected)
+
+
+def test_pieces_of_a_list_may_lie_in_several_registrations():
+    sizes = {"l": 1, "c": 1, "h": 2, "s": 80, "d": 16}
+    nest = compile_nest(Layout.preset("pages-hnd", sizes), Layout.preset("row-major", sizes))
+    (plan,) = [plan for plan in key_plans(nest, Limits()) if plan.name == "list"]
+    page = nest.pages[0]
+    source = End(0x10000, lambda offset: 1 + offset // page, np.array([3, 0, 4, 1, 2]), page)
+    first = next(streams(plan, source, End(0x20000, lambda _: 9)))
+
+    assert first.source.registration.entries["lkey"].tolist() == [4, 1, 5, 2, 3]
+    assert first.source.registration.max_entries == 5

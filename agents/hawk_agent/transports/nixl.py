@@ -7,7 +7,7 @@ that the lease's blocks stay in use. What NIXL can't do is revoke: a peer that h
 source until the region is deregistered, which happens before its memory is unmapped, and after `close` as
 well. A late read is harmless, because no chunk counts before the sender, with the source still held, has
 sealed it (see `streaming`); but it is no fence in the sense of verbs, and over cross-memory attach even
-deregistering stops nobody.
+deregistering stops nobody. Nor does NIXL open memory for reading only: the peer is trusted not to write.
 
 When a chunk is in place the receiver sends a note with the transfer's token and the chunk's number, for which
 `send` waits. Runs that are too short for a descriptor each come as whole stretches of the source through a

@@ -31,7 +31,7 @@ def bounce(nest, source, destination, tables, room: int, most: int) -> int:
     return count
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     pair=pairs(),
     dtype=st.sampled_from(sorted(DTYPES)),

@@ -70,7 +70,7 @@ def test_memory_does_not_grow_with_the_sequence():
         try:
             found = plan_of(nest("pages-hnd", "tiles-16x16", tokens), "interleaved")
             end = End(0, lambda _: 1)
-            for _ in itertools.islice(streams(found, end, end), 200):
+            for _ in itertools.islice(streams(found, end, end), 50):
                 pass
             return tracemalloc.get_traced_memory()[1]
         finally:

@@ -9,7 +9,6 @@ import pytest
 from hawk_agent.layouts import Layout
 from hawk_agent.memory.registration import GATHERED, Extent
 from hawk_agent.streaming import chunks as chunking
-from hawk_agent.transports.verbs import carrying
 from hawk_agent.transports.verbs.errors import CompletionError, PeerUnreachableError, RemoteAccessError
 from hawk_agent.transports.verbs.fence import Kind
 from hawk_agent.transports.verbs.posting import Local, Remote
@@ -75,12 +74,11 @@ async def test_windows_open_the_leases_pages_alone(rxa: Port, rxb: Port) -> None
             flat = path.translation(*[Layout.parse("d", {"d": 64}, "int8")] * 2)
             keys = lane.port.registered(source, GATHERED).local_keys
             with pytest.raises(RemoteAccessError):
-                await carrying.write(
-                    lane,
+                await lane.post(
                     flat.nest,
                     Local(source.nbytes, keys),
                     Remote(64, (Extent(0, 64, stolen.address + 3 * page, stolen.key),)),
-                    IMMEDIATE,
+                    immediate=IMMEDIATE,
                 )
             await receiving.stop()
             await sending.close()

@@ -18,7 +18,7 @@ GEOMETRY = {"l": 4, "c": 2, "h": 4, "s": 64, "d": 32}
 ROWS = Layout.parse("l c h s d", GEOMETRY)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(pairs())
 def test_the_ranges_are_the_leases_bytes_and_no_other(pair: tuple[Side, Side]) -> None:
     source, destination = pair

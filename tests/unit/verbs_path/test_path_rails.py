@@ -44,33 +44,33 @@ def test_shares_go_one_to_a_rail() -> None:
     assert [rail for _, rail in ledger.place(shares(Chunk(0, 0, 8), 1, 4))] == [0, 1, 2, 3]
 
 
-@given(st.data())
-def test_whatever_fails_each_share_completes_on_a_live_rail_or_every_rail_failed(data: st.DataObject) -> None:
-    rails = data.draw(st.integers(1, 5))
+@given(st.integers(1, 5), st.lists(st.tuples(st.booleans(), st.integers(0, 29)), max_size=40))
+def test_whatever_fails_each_share_is_owed_by_a_live_rail_or_every_rail_failed(
+    rails: int, events: list[tuple[bool, int]]
+) -> None:
     ledger = Ledger(rails)
-    todo: list[Share] = [s for i in range(3) for s in shares(Chunk(i, 4 * i, 4), 2, rails)]
-    posted = dict(ledger.place(todo))
+    todo = [s for i in range(3) for s in shares(Chunk(i, 4 * i, 4), 2, rails)]
+    owed: dict[Share, int] = dict(ledger.place(todo))
     dead: set[int] = set()
-    done: set[Share] = set()
-    while len(done) < len(todo):
-        if data.draw(st.integers(0, 3)) == 0:
-            victim = data.draw(st.integers(0, rails - 1))
-            dead.add(victim)
-            owed = {share for share, rail in posted.items() if rail == victim and share not in done}
-            if owed and len(dead) == rails:
-                with pytest.raises(RailsExhaustedError, match="every rail"):
-                    ledger.failed(victim)
-                return
-            moved = ledger.failed(victim)
-            assert {share for share, _ in moved} == owed
-            posted.update(moved)
-        else:
-            open_shares = sorted(set(todo) - done, key=lambda s: (s.chunk, s.index))
-            share = data.draw(st.sampled_from(open_shares))
-            assert posted[share] not in dead
-            ledger.done(share)
-            done.add(share)
-    assert ledger.failed(0) == []
+    assert list(owed) == todo
+    for fails, number in events:
+        if not fails:
+            done = todo[number % len(todo)]
+            ledger.done(done)
+            owed.pop(done, None)
+            continue
+        victim = number % rails
+        dead.add(victim)
+        left = {share for share, rail in owed.items() if rail == victim}
+        if left and len(dead) == rails:
+            with pytest.raises(RailsExhaustedError, match="every rail"):
+                ledger.failed(victim)
+            return
+        moved = ledger.failed(victim)
+        assert sorted(share.index for share, _ in moved) == sorted(share.index for share in left)
+        owed.update(moved)
+        assert not set(owed.values()) & dead
+    assert set(ledger.alive) == set(range(rails)) - dead
 
 
 def test_work_of_a_failed_rail_is_spread() -> None:

@@ -16,7 +16,7 @@ from hawk_agent.errors import TransportError
 from hawk_agent.layouts import Nest, engines, stream
 from hawk_agent.layouts.buffers import as_bytes
 from hawk_agent.transports.verbs.port import PIECE, PIECES
-from hawk_agent.transports.verbs.posting import Local, Posting, Remote, order
+from hawk_agent.transports.verbs.posting import Local, Remote, order
 from hawk_agent.transports.verbs.rails import Ledger, Share, shares
 
 if TYPE_CHECKING:
@@ -102,18 +102,7 @@ class Carrier:
                 raise type(last)(f"{last}; the last one: {error}") from error
 
 
-# ---- one share over one lane ----
-
-
-async def write(lane: Lane, nest: Nest, local: Local, remote: Remote, immediate: int) -> None:
-    """Straight from the source: the card gathers."""
-    await lane.dispatcher.drive(Posting(lane.queue, nest, local, remote, immediate=immediate))
-
-
-async def read(lane: Lane, nest: Nest, local: Local, remote: Remote) -> None:
-    """Straight into the destination: the card scatters."""
-    posting = Posting(lane.queue, nest, local, remote, direction="read")
-    await lane.dispatcher.drive(posting)
+# ---- one share through a bounce buffer ----
 
 
 async def write_translated(
@@ -144,8 +133,7 @@ async def write_translated(
                 )
                 part = Nest(ring.layout, nest.destination, programs, (), (), 1)
                 told = immediate if stop == total else None
-                posting = Posting(lane.queue, part, flat, remote, immediate=told)
-                under_way.append(asyncio.create_task(lane.dispatcher.drive(posting)))
+                under_way.append(asyncio.create_task(lane.post(part, flat, remote, immediate=told)))
             await _room(under_way, 0)
         finally:
             await _over(under_way)
@@ -169,8 +157,7 @@ async def read_translated(
             cut = list(stream.cut(turned, start, stop))
             into = tuple(stream.into_stream(one, at - start + base) for one, at in cut)
             part = Nest(nest.source, ring.layout, into, (), (), 1)
-            posting = Posting(lane.queue, part, flat, remote, direction="read")
-            await lane.dispatcher.drive(posting)
+            await lane.post(part, flat, remote, direction="read")
             plan = engines.prepare([stream.from_stream(one, at - start + base) for one, at in cut])
 
             def empty() -> None:

@@ -42,6 +42,8 @@ SLOWEST_BYTES_PER_S: Final = 1 << 20
 """A receiver can't see bytes on their way, so it waits this long before it takes a chunk for lost. A sender
 that fails, or dies, says so much earlier, by its completions or by its stream's end."""
 
+WORD_SECONDS: Final = 2.0
+
 
 async def close_all(lanes: Sequence[Lane]) -> None:
     """Close each; every one is tried. The first error is raised when all were."""
@@ -116,7 +118,7 @@ class Source(SourceEnd):
             return
         keys = lane.port.registered(self._source, GATHERED).local_keys
         local = Local(self._source.nbytes, keys, self._blocks)
-        await carrying.write(lane, nest, local, remote, immediate)
+        await lane.post(nest, local, remote, immediate=immediate)
 
     async def close(self) -> None:
         """Flush what is under way; afterwards no card reads the source for this transfer."""
@@ -216,7 +218,7 @@ class Destination(DestinationEnd):
             return
         keys = lane.port.registered(self._destination, STAGING).local_keys
         local = Local(self._destination.nbytes, keys, self._blocks)
-        await carrying.read(lane, nest, local, remote)
+        await lane.post(nest, local, remote, direction="read")
 
     async def _all_in(self, chunk: Chunk) -> None:
         wanted = len(shares(chunk, self._heads, len(self.lanes)))
@@ -224,7 +226,7 @@ class Destination(DestinationEnd):
         try:
             async with asyncio.timeout(patience):
                 while not self._arrivals.complete(chunk.index, wanted):
-                    self._check()
+                    await self._check()
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError as error:
@@ -232,7 +234,9 @@ class Destination(DestinationEnd):
                 f"chunk {chunk.index} wasn't in after {patience:.0f} s; no rail reports an error"
             ) from error
 
-    def _check(self) -> None:
+    async def _check(self) -> None:
+        if len(self._broken) == len(self.lanes):
+            await asyncio.sleep(WORD_SECONDS)  # the sender knows better why, and says so
         if self._stopped:
             raise TransportError("the transfer was stopped")
         if len(self._broken) == len(self.lanes):

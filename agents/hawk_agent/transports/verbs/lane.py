@@ -9,18 +9,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from hawk_agent.errors import TransportError, TransportTimeoutError
 from hawk_agent.memory.registration import DESTINATION, WINDOWED, Access
 from hawk_agent.transports.verbs.completion import CompletionQueue, Dispatcher
 from hawk_agent.transports.verbs.fence import Kind
+from hawk_agent.transports.verbs.posting import Local, Posting, Remote
 from hawk_agent.transports.verbs.queue_pair import EndpointInfo, QueuePair, Timeouts
 from hawk_agent.transports.verbs.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from hawk_agent.layouts import Nest
     from hawk_agent.memory.region import Region
     from hawk_agent.memory.registration import Extent, Registered
     from hawk_agent.service.metrics import Metrics
@@ -103,6 +105,27 @@ class Lane:
             last = window.bind(self.queue, registered, at, nbytes)
         await self.dispatcher.ended(self.queue, last, seconds=BIND_SECONDS)
         return tuple(window.extent for window in self._windows)
+
+    async def post(
+        self,
+        nest: Nest,
+        local: Local,
+        remote: Remote,
+        *,
+        direction: Literal["write", "read"] = "write",
+        immediate: int | None = None,
+    ) -> None:
+        """Carry out a nest over this lane; returns when every request has completed.
+
+        VerbsError says what the first one failed of, TransportError that the lane was closed meanwhile.
+        """
+        try:
+            posting = Posting(self.queue, nest, local, remote, direction=direction, immediate=immediate)
+            await self.dispatcher.drive(posting)
+        except ValueError as error:  # of a queue pair that is destroyed
+            if not self._closed:
+                raise
+            raise TransportError("the transfer was stopped") from error
 
     def ring(self) -> Ring:
         """A bounce buffer for as long as the lane lives."""

@@ -143,6 +143,20 @@ def test_a_region_that_is_not_open_to_writes_refuses_them(fake: Fake, access: Ac
     bench.close()
 
 
+def test_what_is_flushed_without_a_word_is_not_taken_for_success(bench: Bench):
+    """Some provider may complete only what was signalled; after a failure nothing before it can be well."""
+    bench.fake.knobs.work, bench.fake.knobs.quiet = 0, 1
+    posting = bench.post()
+    assert posting.step() == 16
+    bench.there.close()
+    bench.fake.knobs.work = 1 << 20
+    bench.fails(posting, RemoteAccessError)
+    books = bench.pair.a.queue.raw
+
+    assert (books.posted, books.retired, books.failed) == (16, 16, 16)
+    bench.there = bench.pair.b.register(bench.landed, registration.DESTINATION)
+
+
 def test_an_immediate_without_a_receive_is_receiver_not_ready(fake: Fake):
     bench = Bench(fake)
     sender, receiver = bench.pair.a, bench.pair.b

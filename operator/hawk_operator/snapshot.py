@@ -268,9 +268,10 @@ class Snapshot:
             now = self._clock()
             listed = now >= self._due.get(LEASE, float("-inf"))
             if listed:
-                leases = self._api.list(LEASE, self._system)
-                self._due[LEASE] = now + max(_LEASE_AGE, (self._clock() - now) / SHARE)
+                pages = self._api.pages(LEASE, self._system)
+                leases = (lease for _, items in pages for lease in items)
                 self._beats = liveness.observe(self._beats, leases, self._wall())
+                self._due[LEASE] = now + max(_LEASE_AGE, (self._clock() - now) / SHARE)
             if listed or now - self._living[1] >= _JUDGED_AGE:
                 self._living = (liveness.living(self._beats, self._wall()), now)
             return self._living[0]

@@ -100,7 +100,7 @@ static PyObject *py_copy(PyObject *self, PyObject *args)
             Py_BEGIN_ALLOW_THREADS
             for (const int64_t *w = begin; w < end;) {
                 read_program(&w, end, &p);
-                sum += run_copy(path, &p, &source, &destination, unit ? &key : NULL, stream);
+                sum += run_copy(path, &p, &source, &destination, unit ? &key : NULL, stream, 1);
             }
             if (stream)
                 path->fence();
@@ -119,7 +119,7 @@ static PyObject *py_copy(PyObject *self, PyObject *args)
 
 PyDoc_STRVAR(part_doc,
              "part(path, programs, source, destination, source_table, destination_table, source_page,\n"
-             "     destination_page, start, stop, packing)\n\n"
+             "     destination_page, start, stop, packing, stream)\n\n"
              "Move bytes [start, stop) of the programs' stream: packing, to a destination that holds them alone;\n"
              "else from a source that does.");
 static PyObject *py_part(PyObject *self, PyObject *args)
@@ -128,9 +128,9 @@ static PyObject *py_part(PyObject *self, PyObject *args)
     const char *name, *why = NULL;
     Py_buffer programs, in, out, in_table, out_table;
     long long in_page, out_page, start, stop;
-    int packing;
-    if (!PyArg_ParseTuple(args, "sy*y*w*y*y*LLLLp", &name, &programs, &in, &out, &in_table, &out_table, &in_page,
-                          &out_page, &start, &stop, &packing))
+    int packing, past;
+    if (!PyArg_ParseTuple(args, "sy*y*w*y*y*LLLLpp", &name, &programs, &in, &out, &in_table, &out_table, &in_page,
+                          &out_page, &start, &stop, &packing, &past))
         return NULL;
     const Path *path = find_path(name);
     Side source, destination;
@@ -139,11 +139,13 @@ static PyObject *py_part(PyObject *self, PyObject *args)
     else if (path && !(why = make_side(&source, &in, &in_table, in_page)) &&
              !(why = make_side(&destination, &out, &out_table, out_page))) {
         const int64_t *begin = programs.buf, *end = begin + programs.len / 8;
-        Part part = {path, &source, &destination, packing, 0, 0, NULL};
+        Part part = {path, &source, &destination, packing, 0, past, 0, NULL};
         if (!(why = take_part(&part, begin, end, start, stop))) {
             Py_BEGIN_ALLOW_THREADS
             part.moving = 1;
             take_part(&part, begin, end, start, stop);
+            if (past)
+                path->fence();
             Py_END_ALLOW_THREADS
         }
     }

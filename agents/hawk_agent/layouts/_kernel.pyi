@@ -26,6 +26,7 @@ def part(
     start: int,
     stop: int,
     packing: bool,
+    stream: bool,
     /,
 ) -> None: ...
 def fill(programs: Any, destination: Any, table: Any, page: int, /) -> None: ...

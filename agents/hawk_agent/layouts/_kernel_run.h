@@ -201,15 +201,16 @@ static Ahead look_ahead(Scout *scout)
     return ahead;
 }
 
+/* Run a program; `cold` says that the source isn't in the caches. */
 static uint64_t run_copy(const Path *path, const Program *p, const Side *source, const Side *destination,
-                         const Key *key, int stream)
+                         const Key *key, int stream, int cold)
 {
     Walk walk;
     Block block;
     Scout scout;
     uint64_t sum = 0;
     start_walk(&walk, &block, p, source, destination);
-    const int fetch = stream || program_bytes(p) >= FETCH_FROM;
+    const int fetch = cold && program_bytes(p) >= FETCH_FROM;
     if (fetch)
         start_scout(&scout, &walk, &block);
     do {

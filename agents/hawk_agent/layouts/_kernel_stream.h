@@ -5,6 +5,7 @@ typedef struct {
     const Side *source, *destination;
     int packing;      /* the destination is the stream's piece; else the source is */
     int moving;       /* or only checking */
+    int stream;       /* past the caches */
     int64_t at;       /* bytes of the piece that are done */
     const char *why;  /* what is wrong with it */
 } Part;
@@ -15,6 +16,20 @@ static void advance(Program *p, const Loop *loop, int64_t steps)
     p->destination += steps * loop->destination;
     p->source_entry += steps * loop->source_step;
     p->destination_entry += steps * loop->destination_step;
+}
+
+/* Which loop is inside which doesn't matter to a box; forwards in the destination is fastest. */
+static void write_forwards(Program *box)
+{
+    for (int i = 1; i < box->loops; i++) {
+        const Loop loop = box->loop[i];
+        int j = i;
+        for (; j > 0 && box->loop[j - 1].destination < loop.destination && stepless(&loop) &&
+               stepless(&box->loop[j - 1]);
+             j--)
+            box->loop[j] = box->loop[j - 1];
+        box->loop[j] = loop;
+    }
 }
 
 /* Run a box of the program, with its stream's side laid out as the stream is. */
@@ -30,12 +45,13 @@ static void take_box(Part *part, Program box)
         step *= loop->count;
     }
     part->at += step;
+    write_forwards(&box);
     if (!part->moving) {
         if (!part->why && !(part->why = check_side(&box, part->source, 0)))
             part->why = check_side(&box, part->destination, 1);
         return;
     }
-    run_copy(part->path, &box, part->source, part->destination, NULL, 0);
+    run_copy(part->path, &box, part->source, part->destination, NULL, part->stream, part->packing);
 }
 
 static Program without_outer(const Program *p)

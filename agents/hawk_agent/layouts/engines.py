@@ -129,11 +129,15 @@ def move_span(
     span: tuple[int, int],
     packing: bool,
 ) -> bool:
-    """Move a span of a plan's stream in one call; False where there is no kernel to do it."""
+    """Move a span of a plan's stream in one call; False where there is no kernel to do it.
+
+    What is unpacked goes past the caches if all of it is large: it won't be read soon.
+    """
     path = engine()
     if path == "numpy":
         return False
-    _kernel.part(path[2:], plan.words, source, destination, *tables, *pages, *span, packing)
+    past = not packing and plan.nbytes >= STREAM_FROM
+    _kernel.part(path[2:], plan.words, source, destination, *tables, *pages, *span, packing, past)
     return True
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,8 @@ from hawk_agent.layouts.loops import Program, coalesce, shorten
 from hawk_agent.layouts.schedule import STRETCH, schedule
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hawk_agent.layouts.layout import Layout
 
 
@@ -63,6 +65,14 @@ class Nest:
     def stream(self) -> engines.Plan:
         """The moves in the order of the destination: the payload as a stream (`pack`)."""
         return engines.prepare(self.moves)
+
+    @cached_property
+    def source_stream(self) -> engines.Plan:
+        """The same moves in the order of the source."""
+        return engines.prepare(
+            replace(move, loops=tuple(sorted(move.loops, key=lambda loop: loop.steps[0::3], reverse=True)))
+            for move in self.moves
+        )
 
     @cached_property
     def _whole(self) -> engines.Plan:
@@ -157,8 +167,30 @@ class Nest:
         self, data: object, destination: object, start: int, stop: int, *, destination_blocks: Blocks = None
     ) -> None:
         """Place bytes [start, stop) of the payload, as `pack` made them. Padding is left alone."""
+        self.unpacker(destination, destination_blocks=destination_blocks)(data, start, stop)
+
+    def unpacker(
+        self, destination: object, *, destination_blocks: Blocks = None, source_order: bool = False
+    ) -> Callable[[object, int, int], None]:
+        """`unpack` for many pieces: the destination is checked once.
+
+        Args:
+            destination: a writable buffer of at least `destination.nbytes`.
+            destination_blocks: its block table.
+            source_order: whether the stream is in the order of the source, as its memory stands where it is
+                one range; else in that of the destination, as `pack` makes it.
+
+        Returns:
+            What places (data, start, stop): the stream's bytes [start, stop).
+        """
         write = as_bytes("destination", destination, self.destination.nbytes, writable=True)
-        stream.unpack(self, data, write, self._destination_table(destination_blocks), start=start, stop=stop)
+        table = self._destination_table(destination_blocks)
+        plan = self.source_stream if source_order else self.stream
+
+        def place(data: object, start: int, stop: int) -> None:
+            stream.unpack(self, plan, data, write, table, start=start, stop=stop)
+
+        return place
 
     def _digest(self, buffer: Bytes, table: Table, side: int, key: int, sample: int) -> int:
         if sample < 1:

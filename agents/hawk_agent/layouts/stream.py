@@ -1,8 +1,9 @@
 """The payload as a stream: what goes through a bounce buffer and over a wire.
 
 The stream is the nest's runs one after the other, in the order in which they stand in the
-destination. It belongs to the pair alone: no block table, address or padding enters it, so two
-agents that compiled the same pair agree on every byte's position and either may cut it where it likes.
+destination (or in the source, where that is one range and goes out as it is). It belongs to the pair
+alone: no block table, address or padding enters it, so two agents that compiled the same pair agree
+on every byte's position and either may cut it where it likes.
 """
 
 from __future__ import annotations
@@ -35,13 +36,15 @@ def pack(nest: Nest, source: Bytes, table: Table, out: object, *, start: int, st
         engines.copy(engines.prepare(programs), *sides)
 
 
-def unpack(nest: Nest, data: object, destination: Bytes, table: Table, *, start: int, stop: int) -> None:
-    """See `Nest.unpack`."""
+def unpack(
+    nest: Nest, plan: engines.Plan, data: object, destination: Bytes, table: Table, *, start: int, stop: int
+) -> None:
+    """See `Nest.unpacker`; the plan is the nest's `stream` or its `source_stream`."""
     _check(nest, start, stop)
     read = as_bytes("data", data, stop - start, writable=False)
     sides = (read[: stop - start], destination, (_NO_TABLE, table), (0, nest.pages[1]))
-    if not engines.move_span(nest.stream, *sides, span=(start, stop), packing=False):
-        programs = [from_stream(piece, at - start) for piece, at in cut(nest.moves, start, stop)]
+    if not engines.move_span(plan, *sides, span=(start, stop), packing=False):
+        programs = [from_stream(piece, at - start) for piece, at in cut(plan.programs, start, stop)]
         engines.copy(engines.prepare(programs), *sides)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hawk_agent.layouts import Nest
+    from hawk_agent.layouts.loops import Program
     from hawk_agent.streaming.chunks import Chunk
 
 MAX_BLOCKS = 1 << 18
@@ -194,9 +195,11 @@ class Translation:
         """Bytes [start, stop) of a chunk, in the order of the destination, to a bounce buffer."""
         self._of(chunk).pack(source, out, start, stop, source_blocks=self._from)
 
-    def unpack(self, chunk: Chunk, piece: Buffer, destination: Buffer, start: int, stop: int) -> None:
-        """Place bytes [start, stop) of a chunk as `pack` made them."""
-        self._of(chunk).unpack(piece, destination, start, stop, destination_blocks=self._to)
+    def unpacker(
+        self, chunk: Chunk, destination: Buffer, *, source_order: bool = False
+    ) -> Callable[[object, int, int], None]:
+        """What places (piece, start, stop) of a chunk: as `pack` made it, or as it stood in the source."""
+        return self._of(chunk).unpacker(destination, destination_blocks=self._to, source_order=source_order)
 
     def pad(self, chunk: Chunk, destination: Buffer) -> None:
         """Clear the padding of a chunk whose payload was placed by `unpack` or straight."""
@@ -205,16 +208,11 @@ class Translation:
     def contiguous(self, chunk: Chunk) -> int | None:
         """Where a chunk's bytes stand in the destination if that is one range in `pack`'s order, else
         None."""
-        moves = self._of(chunk).moves
-        if len(moves) != 1:
-            return None
-        (move,) = moves
-        width = move.run
-        for loop in reversed(move.loops):
-            if loop.destination_step or loop.destination != width:
-                return None
-            width *= loop.count
-        return None if move.destination_entry or self._to is not None else move.destination
+        return None if self._to is not None else _one_range(self._of(chunk).stream.programs, 1)
+
+    def contiguous_source(self, chunk: Chunk) -> int | None:
+        """Where a chunk's bytes stand in the source if that is one range, else None."""
+        return None if self._from is not None else _one_range(self._of(chunk).source_stream.programs, 0)
 
     def digest_source(self, chunk: Chunk, source: Buffer, key: int, sample: int) -> int:
         """The chunk's digest as the source has it; `sample` n looks at one stripe in n."""
@@ -223,3 +221,16 @@ class Translation:
     def digest_destination(self, chunk: Chunk, destination: Buffer, key: int, sample: int) -> int:
         """The chunk's digest, re-read from the destination."""
         return self._of(chunk).digest_destination(destination, key, blocks=self._to, sample=sample)
+
+
+def _one_range(programs: Sequence[Program], side: int) -> int | None:
+    """The first byte of a side (0 source, 1 destination) if one program walks it without a gap, else None."""
+    if len(programs) != 1:
+        return None
+    (program,) = programs
+    width = program.run
+    for loop in reversed(program.loops):
+        if loop.steps[side] != width or loop.steps[side + 3]:
+            return None
+        width *= loop.count
+    return program.destination if side else program.source

@@ -1,12 +1,16 @@
 """TCP between two agents, one connection a transfer.
 
 The receiver listens; the sender connects and presents a one-time token that the authenticated channel
-carried, so a connection is bound to one lease before its first byte. The sender packs a chunk in the order of
-the destination, a piece of cache size at a time; the receiver reads each piece straight into its place where
-the destination is contiguous, and through a bounce buffer where pages scatter it.
+carried, so a connection is bound to one lease before its first byte.
 
-A chunk on the wire is a header (its index, its bytes) and its bytes. The receiver reads only what the plan
-says next.
+Where a chunk is one range of the source it goes out as it is, and the receiver places it from a buffer of
+cache size: reading into a warm buffer costs less than reading into cold memory, and that pays for the
+translation. Else the sender packs the chunk in the order of the destination, a piece at a time, and the
+receiver reads each piece straight into its place where the destination is one range, and through the buffer
+where pages scatter it.
+
+A chunk on the wire is a header (the order, its index, its bytes) and its bytes. The receiver reads only what
+the plan says next.
 """
 
 from __future__ import annotations
@@ -36,12 +40,15 @@ if TYPE_CHECKING:
 TOKEN_BYTES = 32
 CONNECT_SECONDS = 5.0
 STALL_SECONDS = 8.0
-PIECE = 256 << 10
+PIECE = 512 << 10
+WARM = 128 << 10
+"""What is read before it is placed: it must not leave the second-level cache in between."""
 MAX_STRANGERS = 64
 """Connections that haven't presented a token yet."""
 
 _HEADER = struct.Struct(">4sIQ")
-_MAGIC = b"HKV1"
+_PACKED, _AS_IS = b"HKVp", b"HKVs"
+"""A chunk in the order of the destination, and of the source."""
 
 
 class Tcp(Transport):
@@ -194,17 +201,31 @@ class _Source(SourceEnd):
         assert self._sock is not None, "send before connect"
         total = self._translation.nbytes_of(chunk)
         try:
-            self._sock.sendall(_HEADER.pack(_MAGIC, chunk.index, total))
+            first = self._translation.contiguous_source(chunk)
+            order = _PACKED if first is None else _AS_IS
+            self._sock.sendall(_HEADER.pack(order, chunk.index, total))
             for start in range(0, total, PIECE):
                 if self._work.stopped:
                     raise TransportError(f"chunk {chunk.index} was stopped")
-                piece = memoryview(self._bounce)[: min(PIECE, total - start)]
-                self._translation.pack(chunk, self._source.memory, piece, start, start + len(piece))
-                self._sock.sendall(piece)
+                self._send_piece(self._sock, chunk, first, start, min(start + PIECE, total))
         except TimeoutError as error:
             raise TransportTimeoutError(f"the receiver took no bytes for {STALL_SECONDS:g} s") from error
         except OSError as error:
             raise TransportError(f"the connection broke while sending ({error.strerror or error})") from error
+
+    def _send_piece(
+        self, sock: socket.socket, chunk: Chunk, first: int | None, start: int, stop: int
+    ) -> None:
+        if first is not None:
+            with (
+                memoryview(self._source.memory) as memory,
+                memory[first + start : first + stop] as piece,
+            ):
+                sock.sendall(piece)
+            return
+        packed = memoryview(self._bounce)[: stop - start]
+        self._translation.pack(chunk, self._source.memory, packed, start, stop)
+        sock.sendall(packed)
 
     async def close(self) -> None:
         self._work.cancel()
@@ -228,7 +249,7 @@ class _Destination(DestinationEnd):
         self._work = Work(pool)
         self._arrival = arrival
         self._forget = forget
-        self._bounce = bytearray(PIECE)
+        self._bounce = bytearray(WARM)
 
     async def receive(self, chunk: Chunk) -> int:
         try:
@@ -242,12 +263,12 @@ class _Destination(DestinationEnd):
         header = bytearray(_HEADER.size)
         try:
             self._fill(sock, memoryview(header))
-            magic, index, nbytes = _HEADER.unpack(header)
-            if (magic, index, nbytes) != (_MAGIC, chunk.index, total):
+            order, index, nbytes = _HEADER.unpack(header)
+            if order not in {_PACKED, _AS_IS} or (index, nbytes) != (chunk.index, total):
                 raise TransportError(
                     f"chunk {chunk.index} of {total} bytes was due; the connection has {index} of {nbytes}"
                 )
-            self._place(sock, chunk, total)
+            self._place(sock, chunk, total, as_is=order == _AS_IS)
         except TimeoutError as error:
             raise TransportTimeoutError(f"the sender sent no bytes for {STALL_SECONDS:g} s") from error
         except OSError as error:
@@ -256,18 +277,18 @@ class _Destination(DestinationEnd):
             ) from error
         return total
 
-    def _place(self, sock: socket.socket, chunk: Chunk, total: int) -> None:
+    def _place(self, sock: socket.socket, chunk: Chunk, total: int, *, as_is: bool) -> None:
         destination = self._destination.memory
-        straight = self._translation.contiguous(chunk)
+        straight = None if as_is else self._translation.contiguous(chunk)
         if straight is not None:
             with memoryview(destination) as view, view[straight : straight + total] as target:
                 self._fill(sock, target)
-            self._translation.pad(chunk, destination)
-            return
-        for start in range(0, total, PIECE):
-            piece = memoryview(self._bounce)[: min(PIECE, total - start)]
-            self._fill(sock, piece)
-            self._translation.unpack(chunk, piece, destination, start, start + len(piece))
+        else:
+            place = self._translation.unpacker(chunk, destination, source_order=as_is)
+            for start in range(0, total, WARM):
+                piece = memoryview(self._bounce)[: min(WARM, total - start)]
+                self._fill(sock, piece)
+                place(piece, start, start + len(piece))
         self._translation.pad(chunk, destination)
 
     def _fill(self, sock: socket.socket, target: memoryview) -> None:

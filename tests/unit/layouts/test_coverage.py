@@ -152,3 +152,22 @@ def test_every_engine_packs_the_same_stream(pair, data):
         placed.add(bytes(out))
 
     assert len(packed) == len(placed) == 1
+
+
+@pytest.mark.parametrize("name", engines.available())
+@pytest.mark.parametrize("target", ["tiles-16x16", "nz", "transposed", "token-major", "pages-nhd"])
+def test_a_stream_in_the_order_of_the_source_is_its_memory(name, target):
+    """A source without gaps goes out as it stands, whatever the destination, and is placed from any cut."""
+    sizes = {"l": 2, "h": 3, "s": 64, "d": 48}
+    source, destination = Layout.preset("row-major", sizes), Layout.preset(target, sizes)
+    nest = compile_nest(source, destination)
+    blocks = [3, 1, 0, 2] if destination.table else None
+    data = np.random.default_rng(5).integers(0, 256, source.nbytes, dtype=np.uint8)
+    whole, placed = np.zeros((2, destination.nbytes), np.uint8)
+    with forced(name):
+        nest.run(data, whole, destination_blocks=blocks)
+        place = nest.unpacker(placed, destination_blocks=blocks, source_order=True)
+        for start in range(0, data.size, 1000):
+            place(data[start : start + 1000], start, min(start + 1000, data.size))
+
+    assert np.array_equal(whole, placed)

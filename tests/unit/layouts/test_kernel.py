@@ -150,7 +150,9 @@ def test_no_part_of_a_stream_leaves_its_buffers(shape, run, starts, tables, span
     words = program(*shape, run=run, source=starts[0], destination=starts[1])
     maps = [np.array(t, np.int64) for t in tables]
     with contextlib.suppress(ValueError):
-        kernel.part(path, words, np.zeros(256, np.uint8), memory[64:-64], *maps, 30, 20, *span, packing)
+        kernel.part(
+            path, words, np.zeros(256, np.uint8), memory[64:-64], *maps, 30, 20, *span, packing, not packing
+        )
 
     assert (memory[:64] == 7).all()
     assert (memory[-64:] == 7).all()
@@ -162,7 +164,7 @@ def test_a_span_outside_the_stream_is_refused(span):
     out = np.full(512, 7, np.uint8)
 
     with pytest.raises(ValueError, match="range"):
-        kernel.part("", words, np.zeros(256, np.uint8), out, NONE, NONE, 0, 0, *span, True)
+        kernel.part("", words, np.zeros(256, np.uint8), out, NONE, NONE, 0, 0, *span, True, False)
     assert (out == 7).all()
 
 

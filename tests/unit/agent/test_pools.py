@@ -7,9 +7,12 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawk_agent.protocol import common_pb2
+from hawk_agent.protocol import common_pb2, engine_pb2
 from hawk_agent.service.pools import IDLE_SECONDS, NOTHING, PoolTerms, Usage, parse
 from hawk_agent.streaming.lease import Terms
+from hawk_agent.streaming.outcome import Outcome
+
+from .house import GEOMETRY, ROWS, eventually, house, off
 
 SECONDS = st.floats(0.001, 100)
 
@@ -80,3 +83,31 @@ def test_what_is_asked_about_for_the_first_time_is_not_idle_before_it_was_watche
     assert usage.busy == {"2": True}
     usage.look([region("2", "d")], pools, 5.0 + IDLE_SECONDS)
     assert usage.busy == {"2": False}
+
+
+async def test_a_reservation_takes_the_pool_s_terms_and_keeps_drained_memory_busy(tmp_path):
+    async with house(tmp_path) as built:
+        agent = await built.agent("npu")
+        decode = await built.cache(await built.engine("npu"), "kv", ROWS, GEOMETRY, "decode")
+        changes = []
+        agent.on_change = lambda: changes.append(dict(agent.usage.busy))
+        agent.pools = parse(
+            {"pools": [{"pool": "default/llama", "grace": "700ms", "verify": "Off", "onFailure": "Fail"}]}
+        )
+        lease = await off(decode.engine.reserve, "kv", "r1")
+        ticket = engine_pb2.Ticket.FromString(lease.ticket)
+        assert (ticket.grace_ms, ticket.verify) == (700, common_pb2.VERIFY_OFF)
+        assert lease.on_failure == "Fail"
+        own = engine_pb2.Ticket.FromString(
+            (await off(decode.engine.reserve, "kv", "r2", empty=True, grace=0.1, verify="Always")).ticket
+        )
+        assert (own.grace_ms, own.verify) == (100, common_pb2.VERIFY_ALWAYS)
+
+        assert changes == [], "nobody asks: nothing is told"
+        [region] = agent.regions
+        agent.pools = {"default/llama": PoolTerms(draining=frozenset({"decode"}))}
+        await eventually(lambda: agent.usage.busy == {region.identity: True})
+        await off(decode.engine.release, lease)
+        await agent.receiver.end(next(agent.table.live()), Outcome.ABORTED_BY_RECEIVER)
+        await eventually(lambda: agent.usage.busy == {region.identity: False})
+        assert changes == [{region.identity: True}, {region.identity: False}]

@@ -20,6 +20,7 @@ from hawk_operator import classes, reduced
 from hawk_operator.resources import (
     AUTOSCALER,
     CLASS,
+    CONFIG_MAP,
     DEPLOYMENT,
     LEASE,
     NODE,
@@ -48,6 +49,7 @@ SHARE: Final = 0.05
 """The most of the time that lists of one kind take."""
 _LEASE_AGE: Final = 3.0
 _SCALER_AGE: Final = 15.0
+_MAP_AGE: Final = 30.0
 _JUDGED_AGE: Final = 0.5
 """How long a judgement of who lives is kept, seconds."""
 
@@ -83,6 +85,7 @@ class Snapshot:
         }
         self._locks = {kind: threading.Lock() for kind in (*self._shelves, LEASE, AUTOSCALER, SCALED_OBJECT)}
         self._known: tuple[int, Mapping[str, AcceleratorClassSpec]] = (-1, {})
+        self._maps: dict[tuple[str, str], tuple[Object, float]] = {}
         self._due: dict[Kind, float] = {}
         self._scalers: dict[Kind, dict[str, list[Object]]] = {}
         self._beats: dict[str, liveness.Beat] = {}
@@ -185,6 +188,18 @@ class Snapshot:
             shelf.put(body)
         reduce = reduced.pod if kind == POD else reduced.child
         return [reduce(body) for body in bodies]
+
+    def config_map(self, namespace: str, name: str, *, fresh: bool) -> Object:
+        """A ConfigMap that a pool names, at most `_MAP_AGE` seconds old: nothing watches them. Raises
+        ApiCallError."""
+        now = self._clock()
+        kept, read_at = self._maps.get((namespace, name), ({}, float("-inf")))
+        if not fresh and now - read_at < _MAP_AGE:
+            return kept
+        body = self._api.get(CONFIG_MAP, name, namespace)
+        self._maps = {ref: entry for ref, entry in self._maps.items() if now - entry[1] < _MAP_AGE}
+        self._maps[namespace, name] = (body, now)
+        return body
 
     # Classes and other scalers
 

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 from hawk_api.policy import Violation
 from hawk_api.reasons import Reason
 from hawk_operator.cluster_api import NotFoundError
-from hawk_operator.resources import CONFIG_MAP
 
 if TYPE_CHECKING:
     from hawk_api.v1alpha1 import HawkPool
-    from hawk_operator.cluster_api import ClusterApi
+    from hawk_operator.snapshot import Snapshot
 
 
-def config_json(api: ClusterApi, pool: HawkPool) -> tuple[str | None, tuple[Violation, ...]]:
+def config_json(
+    snapshot: Snapshot, pool: HawkPool, *, fresh: bool
+) -> tuple[str | None, tuple[Violation, ...]]:
     """The text that spec.model.configMapRef names, or what is missing; (None, ()) without a reference.
 
     Raises ApiCallError when it can't be read just now.
@@ -24,7 +25,7 @@ def config_json(api: ClusterApi, pool: HawkPool) -> tuple[str | None, tuple[Viol
         return None, ()
     field = "spec.model.configMapRef"
     try:
-        found = api.get(CONFIG_MAP, reference.name, pool.metadata.namespace)
+        found = snapshot.config_map(str(pool.metadata.namespace), reference.name, fresh=fresh)
     except NotFoundError:
         message = f"ConfigMap {reference.name} doesn't exist; create it with the key {reference.key}"
         return None, (Violation(field, Reason.CONFIG_MAP_MISSING, message),)

@@ -109,7 +109,7 @@ class PoolReconciler:
     def _look(self, key: Key, pool: HawkPool, body: Object, *, fresh: bool) -> Case:
         context = self._context
         known = context.snapshot.known_classes()
-        text, lacking = config_json(context.api, pool)
+        text, lacking = config_json(context.snapshot, pool, fresh=fresh)
         judged = policy.Context(known, text)
         return Case(
             key=key,

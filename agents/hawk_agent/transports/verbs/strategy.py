@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from hawk_agent import plans
@@ -53,10 +54,11 @@ class Decision:
     warning: str = ""
 
 
+@lru_cache(maxsize=256)
 def decide(
     nest: Nest, costs: Costs, limits: Limits, *, rails: int = 1, forced: Way | None = None
 ) -> Decision:
-    """The cheapest way to move a nest over so many equal rails, or the one asked for.
+    """The cheapest way to move a nest over so many equal rails, or the one asked for. Decided once a nest.
 
     TransportError when the one asked for isn't possible here.
     """

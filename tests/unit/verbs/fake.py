@@ -29,7 +29,20 @@ class Knobs(ctypes.Structure):
         ("windows", i64),
         *((name, i64) for name in ("refuse_in", "refuse_errno", "refuse_style")),
         *((name, i64) for name in ("modify_state", "modify_errno")),
-        *((name, i64) for name in ("plain_errno", "dmabuf_errno", "odp_errno", "odp", "work", "gone", "dry", "quiet")),
+        *(
+            (name, i64)
+            for name in (
+                "plain_errno",
+                "dmabuf_errno",
+                "odp_errno",
+                "odp",
+                "work",
+                "gone",
+                "dry",
+                "vanished",
+                "quiet",
+            )
+        ),
     )
 
 

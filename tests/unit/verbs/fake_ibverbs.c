@@ -28,6 +28,7 @@ API struct {
     int64_t work; /* requests worked off by one poll */
     int64_t gone; /* the peer doesn't answer */
     int64_t dry;  /* move nothing: sizes alone count */
+    int64_t vanished; /* the device is out of the machine */
     int64_t quiet; /* of what is flushed, only signalled requests complete */
 } fake;
 
@@ -284,6 +285,10 @@ API void fake_work(int64_t most)
 static int poll_cq(IbvCq *given, int entries, IbvWc *wc)
 {
     Cq *cq = (Cq *)given;
+    if (fake.vanished) {
+        errno = EIO;
+        return -1;
+    }
     fake_work(fake.work);
     int n = 0;
     for (; n < entries && cq->tail < cq->head; n++, cq->tail++) {
@@ -297,6 +302,8 @@ static int poll_cq(IbvCq *given, int entries, IbvWc *wc)
 static int req_notify_cq(IbvCq *cq, int solicited)
 {
     (void)solicited;
+    if (fake.vanished)
+        return EIO;
     ((Cq *)cq)->armed = 1;
     fake_work(fake.work);
     return 0;
@@ -363,6 +370,10 @@ static int take_chain(Qp *qp, IbvSendWr *wr, IbvSendWr **bad)
 static int post_send(IbvQp *qp, IbvSendWr *wr, IbvSendWr **bad)
 {
     fake_seen.calls++;
+    if (fake.vanished) {
+        *bad = wr;
+        return EIO;
+    }
     const int answer = take_chain((Qp *)qp, wr, bad), error = errno;
     fake_work(fake.work); /* a device works by itself */
     errno = error;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from hawk_agent.layouts import Layout, compile_nest
 from hawk_agent.memory import registration
 from hawk_agent.transports.verbs import completion
 from hawk_agent.transports.verbs.completion import Dispatcher
-from hawk_agent.transports.verbs.errors import FlushedError, PostError, RemoteAccessError
+from hawk_agent.transports.verbs.errors import DeviceFaultError, FlushedError, PostError, RemoteAccessError
 from hawk_agent.transports.verbs.posting import Local, Posting, Remote
 
 from .ends import Pair
@@ -181,7 +182,7 @@ async def test_whoever_waits_is_told_when_the_dispatcher_closes(loop: Loop):
     driven = asyncio.create_task(loop.sender.drive(loop.post()))
     await asyncio.sleep(0.01)
     loop.sender.close()
-    with pytest.raises(TransportTimeoutError, match="closed"):
+    with pytest.raises(TransportTimeoutError, match="nobody listens"):
         await driven
     loop.fake.knobs.work = 1 << 20
 
@@ -236,3 +237,46 @@ async def test_a_fence_of_our_own_breaks_nothing(loop: Loop):
 
     assert told == []
     assert loop.pair.b.queue.raw.receives == 0
+
+
+async def test_a_device_that_vanishes_fails_everything_at_once(loop: Loop):
+    loop.fake.knobs.work = 0
+    driven = asyncio.create_task(loop.sender.drive(loop.post()))
+    await asyncio.sleep(0.01)
+    loop.fake.knobs.vanished = 1
+    os.eventfd_write(loop.pair.a.completions.raw.fd, 1)  # as the kernel wakes whoever waits for it
+    with pytest.raises(DeviceFaultError, match=r"fakea port 1 .*the completion queue is lost"):
+        await driven
+    assert [(queue, type(error)) for queue, error in loop.broken] == [(loop.pair.a.queue, DeviceFaultError)]
+    with pytest.raises(DeviceFaultError):
+        await loop.sender.drained(loop.pair.a.queue)
+    loop.fake.knobs.vanished, loop.fake.knobs.work = 0, 1 << 20
+
+
+async def test_a_post_to_a_device_that_vanished_is_an_error(loop: Loop):
+    loop.fake.knobs.vanished = 1
+    with pytest.raises(PostError, match=r"Input/output error \(errno 5\)"):
+        await loop.sender.drive(loop.post())
+    loop.fake.knobs.vanished = 0
+
+
+async def test_an_idle_dispatcher_sleeps_and_is_woken(loop: Loop, monkeypatch: pytest.MonkeyPatch):
+    """After work it looks on for a while, then it costs nothing; the next completion wakes it."""
+    await loop.sender.drive(loop.post(immediate=1))
+    await asyncio.sleep(0.05)
+    looked: list[int] = []
+    take = loop.sender._take
+    monkeypatch.setattr(loop.sender, "_take", lambda: looked.append(1) or take())
+    await asyncio.sleep(0.05)
+    assert looked == []
+    await loop.sender.drive(loop.post(immediate=2))
+    await until(lambda: loop.arrived == [1, 2])
+    assert looked
+
+
+async def test_a_dispatcher_can_be_started_again(loop: Loop):
+    loop.receiver.close()
+    await loop.sender.drive(loop.post(immediate=1))
+    assert loop.arrived == []
+    loop.receiver.start()
+    await until(lambda: loop.arrived == [1])

@@ -15,8 +15,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from hawk_agent.errors import TransportTimeoutError
-from hawk_agent.transports.verbs.errors import CompletionError, DeviceError, PostError
+from hawk_agent.errors import TransportError, TransportTimeoutError
+from hawk_agent.transports.verbs.errors import CompletionError, DeviceError, DeviceFaultError, PostError
 from hawk_agent.transports.verbs.library import native
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class CompletionQueue:
             raise DeviceError(f"{device.info}: a completion queue of {entries}; the device takes 1 to {most}")
         try:
             self.raw = native.Completion(device.context, entries)
+            self.device = device
         except OSError as error:
             raise DeviceError(
                 f"{device.info}: no completion queue of {entries} ({error.strerror})"
@@ -168,38 +169,62 @@ class Dispatcher:
         self._empty = 0
         self._next: asyncio.Handle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._problem: TransportError = TransportTimeoutError("nobody listens to the completion queue")
 
     def start(self) -> None:
         """Begin to listen, in the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self.completions.raw.fd, self._event)
-        self._arm()
+        self._guarded(self._arm)
 
     def close(self) -> None:
         """Stop listening. Whoever waits is told so by TransportTimeoutError."""
+        self._stop(TransportTimeoutError("nobody listens to the completion queue any more"))
+
+    def _stop(self, problem: TransportError) -> None:
         if self._loop is None:
             return
         self._loop.remove_reader(self.completions.raw.fd)
         if self._next is not None:
             self._next.cancel()
-        self._loop = None
+        self._loop, self._next, self._problem = None, None, problem
         waiting, self._waiting = self._waiting, set()
         for future in waiting:
             if not future.done():
-                future.set_exception(TransportTimeoutError("the completion queue is closed"))
+                future.set_exception(problem)
 
     # ---- looking ----
 
     def _event(self) -> None:
+        self._guarded(self._wake)
+
+    def _look(self) -> None:
+        self._next = None
+        self._guarded(self._look_once)
+
+    def _guarded(self, look: Callable[[], None]) -> None:
+        """Look; a device that can't be looked at any more has gone, and everything on it has failed."""
+        try:
+            look()
+        except OSError as error:
+            device = self.completions.device.info
+            problem = DeviceFaultError(f"{device}: the completion queue is lost ({error.strerror})")
+            queues = self.completions.queues
+            self._stop(problem)
+            for queue in queues:
+                if queue not in self._told:
+                    self._told.add(queue)
+                    self._broken(queue, problem)
+
+    def _wake(self) -> None:
         while self.completions.raw.wake():
             pass
         if self._next is None:
             self._empty = 0
-            self._look()
+            self._look_once()
 
-    def _look(self) -> None:
+    def _look_once(self) -> None:
         """Take a batch; look again soon, or ask for an event when that has brought nothing some times."""
-        self._next = None
         if self._loop is None:
             return
         if self._take():
@@ -244,6 +269,8 @@ class Dispatcher:
 
     async def _progress(self, seconds: float) -> bool:
         """Wait until something completes; False when nothing did in that long."""
+        if self._loop is None:
+            raise self._problem
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(future)
         try:
@@ -261,7 +288,8 @@ class Dispatcher:
         Raises:
             CompletionError: a request failed; by now all have ended, flushed ones included.
             PostError: the provider refused one.
-            TransportTimeoutError: nothing moved for `stall` seconds; the queue pair is in ERR then.
+            TransportTimeoutError: nothing moved for `stall` seconds, and the queue pair is in ERR then; or
+                nobody listens.
         """
         since = time.monotonic()
         while not posting.settled:

@@ -21,6 +21,15 @@ class Role(StrEnum):
         return self is not Role.PREFILL
 
 
+class QueueOrder(StrEnum):
+    """How the router in front of the workers orders prompts that wait."""
+
+    ARRIVAL = "Arrival"
+    """First come, first served."""
+    SLACK = "Slack"
+    """Soonest latest start first; those that can't be in time any more after all that can."""
+
+
 class DataType(StrEnum):
     """Element types of a KV cache."""
 

@@ -8,9 +8,9 @@ from pydantic import ConfigDict, Field
 
 from hawk_api.base import Int, Model, rule, rules
 from hawk_api.duration import Duration
-from hawk_api.quantity import Quantity
+from hawk_api.quantity import PositiveQuantity, Quantity
 from hawk_api.ratio import Ratio
-from hawk_api.v1alpha1.enums import Engine, Fallback, OnFailure, ScalingMode, Verify
+from hawk_api.v1alpha1.enums import Engine, Fallback, OnFailure, QueueOrder, ScalingMode, Verify
 
 Query = Annotated[str, Field(min_length=1, max_length=2048)]
 
@@ -24,10 +24,17 @@ class Objective(Model):
     """The latency they stay below."""
 
 
+class TtftObjective(Objective):
+    """A time to first token that a share of the requests must stay below."""
+
+    stretch: PositiveQuantity | None = None
+    """A prompt may also take so many times its own prefill, where that is longer than the target."""
+
+
 class Objectives(Model):
     """What users are promised."""
 
-    ttft: Objective | None = None
+    ttft: TtftObjective | None = None
     """Time to first token."""
     itl: Objective | None = None
     """Inter-token latency."""
@@ -61,6 +68,8 @@ class Queries(Model):
     """Requests queued."""
     kv_usage: Query | None = None
     """Share of the KV cache in use, 0 to 1."""
+    late: Query | None = None
+    """Requests a second whose first token came later than promised, as a router counts them."""
 
 
 class TrafficSpec(Model):
@@ -71,6 +80,8 @@ class TrafficSpec(Model):
     """Whose metrics are read."""
     window: Duration = 60.0
     """Span that rates and means are taken over."""
+    queue_order: QueueOrder = QueueOrder.ARRIVAL
+    """How the router in front of the workers orders prompts that wait."""
     selector: Annotated[str, Field(max_length=1024)] = ""
     """Further label matchers, such as model_name="llama"."""
     queries: Queries = Queries()

@@ -8,9 +8,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from hawk_api.v1alpha1.enums import Role
+from hawk_api.v1alpha1.enums import QueueOrder, Role
 from hawk_operator.simulate.meter import Gauges, Meter
-from hawk_operator.simulate.workers import DecodeWorker, Job, PrefillWorker, StepCost
+from hawk_operator.simulate.router import Router, Station
+from hawk_operator.simulate.score import prompt_groups, ttft_target
+from hawk_operator.simulate.workers import DEFAULT_CHUNK_S, DecodeWorker, Job, PrefillWorker, StepCost
 from hawk_operator.sizing import GroupObservation
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ class Settings:
     """Between two decisions."""
     link_bytes_per_second: float = 45e9
     """What one prefill worker's link carries."""
+    order: QueueOrder = QueueOrder.ARRIVAL
+    """How the router orders prompts."""
     initial: Mapping[str, int] = field(default_factory=dict)
     """Replicas that are ready at the start; each group's minimum where absent."""
     failures: tuple[tuple[float, str], ...] = ()
@@ -90,7 +94,16 @@ class _Fleet:
 
     @property
     def decodes(self) -> bool:
-        return self.group.role is Role.DECODE
+        return self.group.role is not Role.PREFILL
+
+    def idle(self, job: Job | None = None) -> PrefillWorker | DecodeWorker | None:
+        """The emptiest worker without a prompt (and with memory for `job`); None when all have one."""
+        free = [w for w in self.ready if w.job is None and (job is None or w.fits(job))]
+        return min(free, key=lambda w: (w.load, w.number), default=None)
+
+
+CHUNK_OF_ITL = 0.95
+"""Steps that carry a chunk of a prompt take so much of the ITL target."""
 
 
 class Simulation:
@@ -99,29 +112,34 @@ class Simulation:
     def __init__(self, trace: Trace, problem: Problem, policy: Policy, settings: Settings) -> None:
         if problem.model is None:
             raise ValueError("the pool's model isn't known; a simulation needs its geometry")
-        if any(group.role is Role.BOTH for group in problem.groups):
-            raise ValueError("groups[].role: Both can't be simulated; give groups of role Prefill and Decode")
         self.trace = trace
         self.problem = problem
         self.policy = policy
         self.settings = settings
         self.model = problem.model
         self.fleets = {g.name: _Fleet(g, StepCost.of(g, self.model)) for g in problem.groups}
-        self.jobs = [Job(request) for request in trace.requests]
+        self.jobs = [Job(request, i) for i, request in enumerate(trace.requests)]
         self.meter = Meter()
-        self.queue: deque[Job] = deque()
         self.handed: deque[Job] = deque()
         self.events: list[tuple[float, int, Callable[[float], None]]] = []
-        self.order = 0
+        self.number = 0
         self.workers = 0
-        self.idle: list[tuple[int, PrefillWorker]] = []
         self.open = len(self.jobs)
         self.last_look = 0.0
         self.work = 0.0
         self.work_at_look = 0.0
         self.done = Outcome([math.inf] * len(self.jobs), [math.inf] * len(self.jobs), [], [], 0.0)
-        self._service: dict[tuple[str, int], float] = {}
-        self._index = {id(job): i for i, job in enumerate(self.jobs)}
+        self.chunk_s = CHUNK_OF_ITL * problem.itl.target if problem.itl else DEFAULT_CHUNK_S
+        dedicated = {group.name for group in prompt_groups(problem)}
+        by_speed = sorted(
+            (fleet for fleet in self.fleets.values() if fleet.group.role is not Role.DECODE),
+            key=lambda fleet: -fleet.group.worker.prefill_seconds(self.model, 1000),
+        )
+        self.dedicated = [fleet for fleet in by_speed if fleet.group.name in dedicated]
+        """Slowest first: what is in time there leaves the faster ones free."""
+        self.lenders = [fleet for fleet in by_speed if fleet.group.name not in dedicated]
+        self.router = Router((Station(f.group.name) for f in by_speed), settings.order)
+        self._service: dict[int, dict[str, float]] = {}
 
     # The loop
 
@@ -141,7 +159,7 @@ class Simulation:
             coming = jobs[arriving].request.arrival if arriving < len(jobs) else math.inf
             if coming <= self.events[0][0]:
                 now = coming
-                self.queue.append(jobs[arriving])
+                self._arrive(jobs[arriving])
                 arriving += 1
                 self._feed(now)
                 if progress and arriving % 1000 == 0:
@@ -153,50 +171,84 @@ class Simulation:
         return self.done
 
     def _at(self, when: float, act: Callable[[float], None]) -> None:
-        self.order += 1
-        heapq.heappush(self.events, (when, self.order, act))
+        self.number += 1
+        heapq.heappush(self.events, (when, self.number, act))
 
     # Prefill
 
-    def _feed(self, now: float) -> None:
-        """Give waiting prompts to idle workers."""
-        while self.queue and self.idle:
-            _, worker = heapq.heappop(self.idle)
-            if worker.draining or worker.job is not None:
-                continue
-            job = self.queue.popleft()
-            seconds = self._prefill_seconds(worker.group, job.prompt)
-            worker.job, worker.busy_until, job.started = job, now + seconds, now
-            worker.work_s += seconds
-            self.work += seconds
-            self._at(worker.busy_until, lambda t, w=worker, j=job: self._prefilled(w, j, t))  # type: ignore[misc]
+    def _arrive(self, job: Job) -> None:
+        job.services = self._seconds(job.prompt)
+        job.service = min(job.services[fleet.group.name] for fleet in self.dedicated)
+        job.deadline = job.request.arrival + ttft_target(self.problem.ttft, job.service)
+        self.router.put(job)
 
-    def _prefill_seconds(self, group: str, tokens: int) -> float:
-        key = group, tokens
-        found = self._service.get(key)
+    def _seconds(self, tokens: int) -> dict[str, float]:
+        found = self._service.get(tokens)
         if found is None:
-            found = self.fleets[group].group.worker.prefill_seconds(self.model, tokens)
-            self._service[key] = found
+            found = {
+                fleet.group.name: fleet.group.worker.prefill_seconds(self.model, tokens)
+                for fleet in (*self.dedicated, *self.lenders)
+            }
+            self._service[tokens] = found
         return found
 
-    def _prefilled(self, worker: PrefillWorker, job: Job, now: float) -> None:
+    def _feed(self, now: float) -> None:
+        """Give waiting prompts to idle workers."""
+        for position, fleet in enumerate(self.dedicated):
+            fastest = not any(f.ready for f in self.dedicated[position + 1 :])
+            while self.router.waiting and (worker := fleet.idle()) is not None:
+                job = self.router.take(fleet.group.name, now, fastest=fastest)
+                if job is None:
+                    break
+                self._begin(worker, job, now)
+        workers = sum(len(fleet.ready) for fleet in self.dedicated)
+        for fleet in self.lenders:
+            while self.router.waiting and fleet.idle() is not None:
+                job = self.router.lend(fleet.group.name, now, workers)
+                if job is None:
+                    break
+                worker = fleet.idle(job)
+                if worker is None:
+                    self.router.put(job)
+                    break
+                self._begin(worker, job, now)
+
+    def _begin(self, worker: PrefillWorker | DecodeWorker, job: Job, now: float) -> None:
+        seconds = job.services[worker.group]
+        job.started = now
+        if isinstance(worker, DecodeWorker):
+            worker.advance(now)
+            worker.prefill(job, seconds)
+            self._watch(worker)
+        else:
+            worker.job, worker.busy_until = job, now + seconds
+            worker.work_s += seconds
+        self.work += worker.busy_until - now
+        self._at(worker.busy_until, lambda t, w=worker, j=job: self._prefilled(w, j, t))  # type: ignore[misc]
+
+    def _prefilled(self, worker: PrefillWorker | DecodeWorker, job: Job, now: float) -> None:
         if worker.job is not job:
             return  # the worker was lost meanwhile, and the prompt is queued again
-        worker.job = None
-        index = self._index[id(job)]
         if math.isnan(job.first):
             job.first = now
-            self.done.ttft_s[index] = now - job.request.arrival
-            self.meter.count(now, job.prompt, job.request.output, now - job.request.arrival)
+            self.done.ttft_s[job.index] = now - job.request.arrival
+            late = now > job.deadline
+            self.meter.count(now, job.prompt, job.request.output, now - job.request.arrival, late=late)
         if job.left == 0:
             self._finish(job, now)
+        if isinstance(worker, DecodeWorker):
+            worker.advance(now)
+            self.number += 1
+            worker.prefilled(self.number)
+            self._watch(worker)
         else:
-            self._send(worker, job, now)
-        if worker.draining:
+            worker.job = None
+            if job.left:
+                self._send(worker, job, now)
+        if worker.draining and not worker.load:
             self._gone(self.fleets[worker.group], worker, now)
-        else:
-            heapq.heappush(self.idle, (worker.number, worker))
-            self._feed(now)
+        self._feed(now)
+        self._admit(now)
 
     def _send(self, worker: PrefillWorker, job: Job, now: float) -> None:
         """The KV streams while it is computed; the link takes one request after another."""
@@ -214,22 +266,24 @@ class Simulation:
         self._admit(now)
 
     def _admit(self, now: float) -> None:
-        """Let handed-over sequences join, each the worker with the fewest, in the order they came."""
+        """Let handed-over sequences join, each where a step will be shortest, in the order they came."""
         while self.handed:
             job = self.handed[0]
             best: DecodeWorker | None = None
+            shortest = math.inf
             for fleet in self.fleets.values():
-                if not fleet.decodes:
-                    continue
                 for worker in fleet.ready:
-                    if (best is None or worker.load < best.load) and worker.fits(job):  # type: ignore[union-attr]
-                        best = worker  # type: ignore[assignment]
+                    if not isinstance(worker, DecodeWorker):
+                        break
+                    step = worker.step_with(job)
+                    if step < shortest and worker.fits(job):
+                        best, shortest = worker, step
             if best is None:
                 return
             self.handed.popleft()
             best.advance(now)
-            self.order += 1
-            best.join(job, self.order)
+            self.number += 1
+            best.join(job, self.number)
             self._watch(best)
 
     def _watch(self, worker: DecodeWorker) -> None:
@@ -243,15 +297,14 @@ class Simulation:
         worker.advance(now)
         for job in worker.leave():
             self._finish(job, now)
-        if worker.draining and not worker.ends:
+        if worker.draining and not worker.load:
             self._gone(self.fleets[worker.group], worker, now)
         else:
             self._watch(worker)
         self._admit(now)
 
     def _finish(self, job: Job, now: float) -> None:
-        index = self._index[id(job)]
-        self.done.itl_s[index] = (now - job.first) / job.left if job.left else 0.0
+        self.done.itl_s[job.index] = (now - job.first) / job.left if job.left else 0.0
         self.open -= 1
 
     # Replicas
@@ -299,13 +352,11 @@ class Simulation:
     def _ready(self, fleet: _Fleet, asked: float, now: float) -> None:
         self.workers += 1
         if fleet.decodes:
-            worker = DecodeWorker(self.workers, fleet.group.name, fleet.cost, asked)
+            worker = DecodeWorker(self.workers, fleet.group.name, fleet.cost, asked, chunk_s=self.chunk_s)
             worker.time = now
             fleet.ready.append(worker)
-            return
-        prefiller = PrefillWorker(self.workers, fleet.group.name, asked)
-        fleet.ready.append(prefiller)
-        heapq.heappush(self.idle, (prefiller.number, prefiller))
+        else:
+            fleet.ready.append(PrefillWorker(self.workers, fleet.group.name, asked))
 
     def _drain(self, fleet: _Fleet, now: float) -> None:
         """Let the emptiest worker finish what it has, and go."""
@@ -334,12 +385,12 @@ class Simulation:
             worker.advance(now)
             lost = [job for _, _, job in sorted(worker.ends, key=lambda end: end[1])]
             worker.ends, worker.version = [], worker.version + 1
-        elif worker.job is not None:
-            lost, worker.job = [worker.job], None
+        if worker.job is not None:
+            lost.append(worker.job)
+            worker.job = None
         worker.draining = True
-        for job in reversed(lost):
-            job.tries += 1
-            self.queue.appendleft(job)
+        for job in lost:
+            self.router.put(job)
         fleet.wanted -= 1
         self._scale(fleet, fleet.wanted + 1, now)
         self._feed(now)
@@ -348,7 +399,8 @@ class Simulation:
 
     def _gauges(self, now: float) -> Gauges:
         workers = [w for fleet in self.fleets.values() for w in (*fleet.ready, *fleet.draining)]
-        prefillers = [w for w in workers if isinstance(w, PrefillWorker)]
+        names = {fleet.group.name for fleet in self.dedicated}
+        prefillers = [w for w in workers if w.group in names]
         decoders = [w for w in workers if isinstance(w, DecodeWorker)]
         work = self.work - sum(max(0.0, w.busy_until - now) for w in prefillers if w.job is not None)
         span = max(1e-9, (now - self.last_look) * max(1, len(prefillers)))
@@ -358,10 +410,10 @@ class Simulation:
         usage = 1.0 - sum(w.free_bytes for w in decoders) / memory if memory else 0.0
         return Gauges(
             time=now,
-            prefill_waiting=len(self.queue),
-            prefill_running=sum(w.load for w in prefillers),
+            prefill_waiting=self.router.waiting,
+            prefill_running=sum(w.job is not None for w in workers),
             decode_waiting=len(self.handed),
-            decode_running=sum(w.load for w in decoders),
+            decode_running=sum(len(w.ends) for w in decoders),
             prefill_use=min(1.0, use),
             kv_usage=min(1.0, max(0.0, usage)),
         )

@@ -1,23 +1,25 @@
 """Policies that know the trace: the cheapest static split, and a clairvoyant that pays the same start-up.
 
-The clairvoyant finds, for each slot of time, the fewest workers with which the slot's requests would be in
-time, gives up those whose workers cost most for the requests that they save, keeps a worker through gaps
-that are shorter than its start-up, and asks for it that long ahead. It is near the optimum, and not proved
-to be it.
+The clairvoyant is a shortest path: a slot of time after another, its states are how many workers each side
+has, its steps cost what the workers cost (a new one also while it starts), and each late request costs a
+fine. With the fine found by bisection on simulated runs, the path is the cheapest schedule that meets the
+objectives, as far as slots that begin idle tell what a slot's requests need.
 """
 
 from __future__ import annotations
 
 import heapq
-import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hawk_api.v1alpha1.enums import Role
-from hawk_operator.simulate.policies import Schedule, fixed
-from hawk_operator.simulate.score import ttft_target
+import numpy as np
+
+from hawk_api.v1alpha1.enums import QueueOrder, Role
+from hawk_operator.simulate.policies import Schedule, decode_side, fixed
+from hawk_operator.simulate.router import Router, Station
+from hawk_operator.simulate.score import prompt_groups, ttft_target
+from hawk_operator.simulate.workers import Job
 
 if TYPE_CHECKING:
     from hawk_operator.simulate.engine import Settings
@@ -28,24 +30,40 @@ if TYPE_CHECKING:
 GOOD = 0.99
 """Share of the attainable that counts as meeting the objectives."""
 SLOT_S = 15.0
+_LENT = 12
+"""Decode workers tried, where they lend themselves."""
+_SPARES = (0.85, 1.0, 1.2, 1.5, 2.0, 3.0)
+"""Decode workers over the least that the bytes allow."""
+_FINES = (1e-5, 1.0)
+"""US dollars a late request: from no reason to add a worker to a reason for any."""
+_ENOUGH = 0.999
+"""Share of sequences in time with which more decode workers are tried no further."""
+_NEAR = 1.15
+"""How near the fine is found."""
 
 Try = Callable[[Schedule], "Score"]
 """Runs a schedule and scores it."""
+Counts = np.ndarray
 
 
 def static_best(problem: Problem, run: Try, most: int = 40) -> tuple[Schedule, Score]:
     """The cheapest constant replicas that reach GOOD: each side alone first, then both together."""
-    prefill, decode = (problem.side(role)[0].name for role in (Role.PREFILL, Role.DECODE))
+    sides = [side[0].name for side in (problem.side(Role.PREFILL), decode_side(problem)) if side]
 
-    def good(p: int, d: int, measure: Callable[[Score], float]) -> bool:
-        tried = run(fixed({prefill: p, decode: d}, "static-best"))
-        return measure(tried) >= GOOD * tried.attainable
+    def tried(*counts: int) -> tuple[Schedule, Score]:
+        schedule = fixed(dict(zip(sides, counts, strict=True)), "static-best")
+        return schedule, run(schedule)
 
-    p = _least(most, lambda n: good(n, most, lambda s: s.ttft_attainment))
-    d = _least(most, lambda n: good(p, n, lambda s: s.itl_attainment))
+    def good(found: Score, share: float) -> bool:
+        return share >= GOOD * found.attainable
+
+    if len(sides) == 1:
+        n = _least(most, lambda n: good(f := tried(n)[1], f.slo_attainment))
+        return tried(n)
+    d = _least(most, lambda n: good(f := tried(most, n)[1], f.itl_attainment))
+    p = _least(most, lambda n: good(f := tried(n, d)[1], f.ttft_attainment))
     while True:
-        schedule = fixed({prefill: p, decode: d}, "static-best")
-        found = run(schedule)
+        schedule, found = tried(p, d)
         if found.of_attainable >= GOOD or p + d >= 2 * most:
             return schedule, found
         if found.ttft_attainment < found.itl_attainment:
@@ -62,93 +80,199 @@ def _least(most: int, good: Callable[[int], bool]) -> int:
     return high
 
 
-@dataclass(frozen=True)
-class _Slots:
-    """What each slot needs: `misses[t][n]` is how many of its requests are late with n workers."""
-
-    misses: list[list[int]]
-
-
 def oracle(trace: Trace, problem: Problem, settings: Settings, run: Try) -> tuple[Schedule, Score]:
-    """The cheapest schedule found that reaches GOOD, over a few shares of requests that may be late."""
-    prefill, decode = (problem.side(role)[0] for role in (Role.PREFILL, Role.DECODE))
-    end = trace.seconds + settings.interval_s
-    slots = int(end / SLOT_S) + 1
-    late = _prefill_slots(trace, problem, prefill, slots)
-    places = _decode_slots(trace, problem, prefill, decode, slots)
-    best: tuple[Schedule, Score] | None = None
-    for spare in (0.85, 1.0, 1.15, 1.3, 1.6, 2.0):
-        decoders = [math.ceil(spare * need - 1e-9) for need in places]
-        for allowed in (0.016, 0.012, 0.009, 0.006, 0.003, 0.0):
-            chosen = _give_up(late, int(allowed * len(trace.requests)))
-            made = _schedule(
-                {prefill.name: (chosen, prefill.least), decode.name: (decoders, decode.least)}, settings
-            )
-            found = run(made)
-            if found.of_attainable >= GOOD:
-                if best is None or found.cost_usd < best[1].cost_usd:
-                    best = made, found
-                break
-    if best is None:
-        full = [max(range(len(row)), key=lambda n, r=row: (-r[n], -n)) for row in late.misses]  # type: ignore[misc]
-        made = _schedule(
-            {
-                prefill.name: (full, prefill.least),
-                decode.name: ([2 * math.ceil(need) + 1 for need in places], 1),
-            },
-            settings,
-        )
-        best = made, run(made)
-    return best
-
-
-def _prefill_slots(trace: Trace, problem: Problem, group: Group, slots: int) -> _Slots:
-    model = problem.model
-    assert model is not None
-    waiting: list[list[Request]] = [[] for _ in range(slots)]
-    for request in trace.requests:
-        waiting[int(request.arrival / SLOT_S)].append(request)
-    misses = []
-    for requests in waiting:
-        timed = [(r.arrival, group.worker.prefill_seconds(model, r.prompt)) for r in requests]
-        row = [len(timed)]
-        while row[-1] and len(row) <= group.most:
-            row.append(_late(timed, len(row), problem))
-            if len(row) > 2 and row[-1] == row[-2] == row[-3]:
-                break
-        misses.append(row)
-    return _Slots(misses)
-
-
-def _late(timed: Sequence[tuple[float, float]], workers: int, problem: Problem) -> int:
-    """Requests of a slot that begins with idle workers and are late, first come first served."""
-    free = [0.0] * workers
-    late = 0
-    for arrival, seconds in timed:
-        end = max(arrival, heapq.heappop(free)) + seconds
-        heapq.heappush(free, end)
-        late += end - arrival > ttft_target(problem.ttft, seconds) * (1 + 1e-9)
-    return late
-
-
-def _give_up(late: _Slots, allowed: int) -> list[int]:
-    """Workers a slot: all in time, less those that save the fewest requests each, up to `allowed` late."""
-    counts = [min(range(len(row)), key=lambda n, r=row: (r[n], n)) for row in late.misses]  # type: ignore[misc]
-    left = allowed - sum(row[n] for row, n in zip(late.misses, counts, strict=True))
-    heap: list[tuple[int, int]] = []
-    for slot, (row, n) in enumerate(zip(late.misses, counts, strict=True)):
-        if n:
-            heapq.heappush(heap, (row[n - 1] - row[n], slot))
-    while heap:
-        price, slot = heapq.heappop(heap)
-        if price > left:
+    """The cheapest schedule found that reaches GOOD; the one with the fewest late where none does."""
+    path = _Path(trace, problem, settings)
+    found: list[tuple[Schedule, Score]] = []
+    for spare in _SPARES:
+        low, high = _FINES
+        found.append(_tried(path, high, spare, run))
+        if found[-1][1].of_attainable < GOOD:
+            continue
+        enough = found[-1][1].itl_attainment >= _ENOUGH * found[-1][1].attainable
+        while high / low > _NEAR:
+            middle = math.sqrt(low * high)
+            found.append(_tried(path, middle, spare, run))
+            low, high = (low, middle) if found[-1][1].of_attainable >= GOOD else (middle, high)
+        if enough:
             break
-        left -= price
-        counts[slot] -= 1
-        row, n = late.misses[slot], counts[slot]
-        if n:
-            heapq.heappush(heap, (row[n - 1] - row[n], slot))
-    return counts
+    good = [one for one in found if one[1].of_attainable >= GOOD]
+    if good:
+        return min(good, key=lambda one: one[1].cost_usd)
+    return max(found, key=lambda one: one[1].of_attainable)
+
+
+def _tried(path: _Path, fine: float, spare: float, run: Try) -> tuple[Schedule, Score]:
+    schedule = path.cheapest(fine, spare)
+    return schedule, run(schedule)
+
+
+class _Path:
+    """What each slot needs, and the cheapest way through the slots."""
+
+    def __init__(self, trace: Trace, problem: Problem, settings: Settings) -> None:
+        self.settings = settings
+        self.prompts = prompt_groups(problem)[0]
+        self.decodes = decode_side(problem)[0]
+        self.together = self.prompts is self.decodes
+        self.groups = (self.prompts,) if self.together else (self.prompts, self.decodes)
+        slots = int((trace.seconds + settings.interval_s) / SLOT_S) + 1
+        self.places = _decode_slots(trace, problem, self.prompts, self.decodes, slots)
+        requests: list[list[Request]] = [[] for _ in range(slots)]
+        for request in trace.requests:
+            requests[int(request.arrival / SLOT_S)].append(request)
+        self.lends = self.decodes.role is Role.BOTH and not self.together
+        self.late = [_Slot(problem, self, found, settings.order).grid() for found in requests]
+
+    def cheapest(self, fine: float, spare: float) -> Schedule:
+        """The path for a fine (US dollars a late request), with `spare` times the room that decode needs."""
+        needs = [max(self.decodes.least, math.ceil(spare * place - 1e-9)) for place in self.places]
+        size = self._size(needs)
+        price = [(group.cost_per_hour or 1.0) / 3600.0 for group in (self.prompts, self.decodes)]
+        hold, climb = _prices(size, price, self.settings.startup_s)
+        value = np.zeros(size)
+        free = np.zeros_like(climb[0]), np.zeros_like(climb[1])
+        origins = []
+        for slot, late in enumerate(self.late):
+            value, origin = _step(value, climb if slot else free)
+            value = value + hold + fine * _stretched(late, size)
+            value[:, : needs[slot]] = math.inf
+            if not self.together:
+                value[: self.prompts.least] = math.inf
+            origins.append(origin)
+        return self._schedule(_walk(value, origins))
+
+    def _size(self, needs: Sequence[int]) -> tuple[int, int]:
+        first = max(late.shape[0] for late in self.late)
+        return max(first, self.prompts.least + 1), max([*needs, *(late.shape[1] for late in self.late)]) + 1
+
+    def _schedule(self, states: Sequence[tuple[int, int]]) -> Schedule:
+        """Asked for a start-up ahead."""
+        ahead = math.ceil(self.settings.startup_s / SLOT_S)
+        steps = []
+        for slot in range(len(states)):
+            coming = states[slot : slot + ahead + 1]
+            wanted = {self.decodes.name: max(d for _, d in coming)}
+            if not self.together:
+                wanted[self.prompts.name] = max(p for p, _ in coming)
+            steps.append((slot * SLOT_S, wanted))
+        return Schedule(steps, "oracle")
+
+
+def _prices(
+    size: tuple[int, int], price: Sequence[float], startup_s: float
+) -> tuple[Counts, tuple[Counts, Counts]]:
+    """US dollars of a slot in each state, and of each way up a side (start-up is paid, down is free)."""
+    first, second = (np.arange(n) for n in size)
+    hold = SLOT_S * (price[0] * first[:, None] + price[1] * second[None, :])
+    climbs = [
+        startup_s * p * np.maximum(0, n[None, :] - n[:, None])
+        for p, n in zip(price, (first, second), strict=True)
+    ]
+    return hold, (climbs[0], climbs[1])
+
+
+def _step(value: Counts, climb: tuple[Counts, Counts]) -> tuple[Counts, tuple[Counts, Counts]]:
+    """One slot on: the least value of each state, and from which state of each side it comes."""
+    over_second = value[:, :, None] + climb[1][None, :, :]
+    second = over_second.argmin(axis=1)
+    value = np.take_along_axis(over_second, second[:, None, :], axis=1)[:, 0, :]
+    over_first = value[:, None, :] + climb[0][:, :, None]
+    first = over_first.argmin(axis=0)
+    return np.take_along_axis(over_first, first[None], axis=0)[0], (first, second)
+
+
+def _walk(value: Counts, origins: Sequence[tuple[Counts, Counts]]) -> list[tuple[int, int]]:
+    """The states of the cheapest path, from its end to its begin and turned round."""
+    p, d = (int(i) for i in np.unravel_index(int(value.argmin()), value.shape))
+    states = []
+    for first, second in reversed(origins):
+        states.append((p, d))
+        before = int(first[p, d])
+        p, d = before, int(second[before, d])
+    return states[::-1]
+
+
+def _stretched(late: Counts, size: tuple[int, int]) -> Counts:
+    """Late requests for all states: more workers than were tried change nothing any more."""
+    pad = ((0, max(0, size[0] - late.shape[0])), (0, max(0, size[1] - late.shape[1])))
+    return np.pad(late, pad, mode="edge")[: size[0], : size[1]]
+
+
+class _Slot:
+    """The requests of one slot, on workers that are idle when it begins."""
+
+    def __init__(self, problem: Problem, path: _Path, requests: Sequence[Request], order: QueueOrder) -> None:
+        model = problem.model
+        assert model is not None
+        self.order = order
+        self.path = path
+        self.jobs: list[Job] = []
+        for request in requests:
+            job = Job(request)
+            job.services = {g.name: g.worker.prefill_seconds(model, request.prompt) for g in path.groups}
+            job.service = job.services[path.prompts.name]
+            job.deadline = request.arrival + ttft_target(problem.ttft, job.service) * (1 + 1e-9)
+            self.jobs.append(job)
+
+    def grid(self) -> Counts:
+        """Late requests by prefill workers and lenders, up to where more change nothing."""
+        rows: list[list[int]] = []
+        while len(rows) <= self.path.prompts.most and (not rows or rows[-1][0]):
+            row = [self.late(len(rows), 0)]
+            while self.path.lends and row[-1] and len(row) <= _LENT:
+                row.append(self.late(len(rows), len(row)))
+            rows.append(row)
+        if self.path.together:
+            return np.array([[row[0] for row in rows]], dtype=float)
+        width = max(len(row) for row in rows)
+        return np.array([row + row[-1:] * (width - len(row)) for row in rows], dtype=float)
+
+    def late(self, workers: int, lenders: int) -> int:
+        """Requests that are late with so many workers and lenders."""
+        if not workers + lenders:
+            return len(self.jobs)
+        stations = [Station(group.name) for group in self.path.groups]
+        router = Router(stations, self.order)
+        own, lent = self.path.prompts.name, self.path.decodes.name
+        idle = {own: workers, lent: lenders} if lenders else {own: workers}
+        busy: list[tuple[float, str]] = []
+        late, coming, now = len(self.jobs), 0, 0.0
+        while coming < len(self.jobs) or busy:
+            if coming < len(self.jobs) and (not busy or self.jobs[coming].request.arrival <= busy[0][0]):
+                now = self.jobs[coming].request.arrival
+                router.put(self.jobs[coming])
+                coming += 1
+            else:
+                now, group = heapq.heappop(busy)
+                idle[group] += 1
+            late -= _serve(router, idle, busy, now, (own, lent, workers))
+        return late
+
+
+def _serve(
+    router: Router,
+    idle: dict[str, int],
+    busy: list[tuple[float, str]],
+    now: float,
+    pool: tuple[str, str, int],
+) -> int:
+    """Give waiting prompts to idle workers; returns how many of them are in time."""
+    own, lent, workers = pool
+    in_time = 0
+    while router.waiting:
+        group, job = own, None
+        if idle[own]:
+            job = router.take(own, now, fastest=True)
+        elif idle.get(lent):
+            group, job = lent, router.lend(lent, now, workers)
+        if job is None:
+            break
+        idle[group] -= 1
+        end = now + job.services[group]
+        heapq.heappush(busy, (end, group))
+        in_time += end <= job.deadline
+    return in_time
 
 
 def _decode_slots(trace: Trace, problem: Problem, prefill: Group, decode: Group, slots: int) -> list[float]:
@@ -178,22 +302,3 @@ def _decode_slots(trace: Trace, problem: Problem, prefill: Group, decode: Group,
         now += change
         peaks[slot] = max(peaks[slot], now)
     return [peak / room for peak in peaks]
-
-
-def _schedule(needs: dict[str, tuple[list[int], int]], settings: Settings) -> Schedule:
-    """Asked for a start-up ahead, kept through gaps that are no longer than that."""
-    ahead = math.ceil(settings.startup_s / SLOT_S)
-    planned = {}
-    for name, (counts, least) in needs.items():
-        kept = list(counts)
-        for level in range(1, max(counts, default=0) + 1):
-            inside = [i for i, count in enumerate(counts) if count >= level]
-            for before, after in itertools.pairwise(inside):
-                if 1 < after - before <= ahead + 1:
-                    for slot in range(before + 1, after):
-                        kept[slot] = max(kept[slot], level)
-        wanted = [max(kept[i : i + ahead + 1], default=0) for i in range(len(kept))]
-        planned[name] = [max(least, count) for count in wanted]
-    slots = max((len(row) for row in planned.values()), default=0)
-    steps = [(slot * SLOT_S, {name: row[slot] for name, row in planned.items()}) for slot in range(slots)]
-    return Schedule(steps, "oracle")

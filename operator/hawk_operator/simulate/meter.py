@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass
 
 from hawk_operator.traffic import Distribution, SideTraffic, Window, distribution, signals
+from hawk_operator.traffic.bins import Bin, dispersion
 from hawk_operator.traffic.distribution import from_buckets
 
 EDGES = tuple(float(m * 10**e) for e in range(6) for m in (1, 2, 5))
 """Upper edges of the buckets that engines count lengths in."""
 WINDOW_S = 60.0
 BIN_S = 30.0
-BINS = 20
+BINS = 120
+"""An hour."""
 
 
 class _Lengths:
@@ -61,27 +62,31 @@ class Meter:
     """Counts what leaves prefill; lengths and rates over the last minute."""
 
     def __init__(self) -> None:
-        self._recent: deque[tuple[float, int, int, float]] = deque()
+        self._recent: deque[tuple[float, int, int, float, bool]] = deque()
+        self._late = 0
         self._ttft_sum = 0.0
         self._prompts, self._outputs = _Lengths(), _Lengths()
-        self._bins: deque[int] = deque(maxlen=BINS)
+        self._bins: deque[Bin] = deque(maxlen=BINS)
         self._bin_end = BIN_S
-        self._in_bin = 0
+        self._in_bin = [0, 0, 0]
         self._waiting: deque[tuple[float, int]] = deque()
 
-    def count(self, now: float, prompt: int, output: int, ttft: float) -> None:
+    def count(self, now: float, prompt: int, output: int, ttft: float, *, late: bool = False) -> None:
         """A request leaves prefill, `ttft` seconds after it came."""
         self._roll(now)
-        self._in_bin += 1
-        self._recent.append((now, prompt, output, ttft))
+        self._in_bin[0] += 1
+        self._in_bin[1] += prompt
+        self._in_bin[2] += output
+        self._recent.append((now, prompt, output, ttft, late))
+        self._late += late
         self._ttft_sum += ttft
         self._prompts.move(prompt, 1)
         self._outputs.move(output, 1)
 
     def _roll(self, now: float) -> None:
         while now >= self._bin_end:
-            self._bins.append(self._in_bin)
-            self._in_bin = 0
+            self._bins.append(Bin(*self._in_bin))
+            self._in_bin = [0, 0, 0]
             self._bin_end += BIN_S
 
     def window(self, gauges: Gauges) -> Window:
@@ -89,7 +94,8 @@ class Meter:
         now = gauges.time
         self._roll(now)
         while self._recent and self._recent[0][0] <= now - WINDOW_S:
-            _, prompt, output, ttft = self._recent.popleft()
+            _, prompt, output, ttft, late = self._recent.popleft()
+            self._late -= late
             self._ttft_sum -= ttft
             self._prompts.move(prompt, -1)
             self._outputs.move(output, -1)
@@ -105,6 +111,7 @@ class Meter:
                 arrivals=signals.value(rate),
                 prompt=prompts,
                 ttft=self._ttft(),
+                late=signals.value(self._late / min(WINDOW_S, max(now, 1.0))),
                 running=signals.value(float(gauges.prefill_running)),
                 waiting=signals.value(float(gauges.prefill_waiting)),
                 waiting_growth=signals.value(self._growth()),
@@ -116,8 +123,9 @@ class Meter:
                 waiting=signals.value(float(gauges.decode_waiting)),
                 kv_usage=signals.value(gauges.kv_usage),
             ),
-            burstiness=self._dispersion(),
+            burstiness=dispersion([one.requests for one in self._bins]),
             burst_bin=BIN_S,
+            bins=tuple(self._bins),
         )
 
     def _ttft(self) -> signals.Signal[Distribution]:
@@ -129,13 +137,3 @@ class Meter:
     def _growth(self) -> float:
         (t0, w0), (t1, w1) = self._waiting[0], self._waiting[-1]
         return (w1 - w0) / (t1 - t0) if t1 > t0 else 0.0
-
-    def _dispersion(self) -> signals.Signal[float]:
-        if len(self._bins) < 4:
-            return signals.missing(f"only {len(self._bins)} bins of history")
-        mean = sum(self._bins) / len(self._bins)
-        if mean <= 0:
-            return signals.not_a_number("no arrivals in the history")
-        counts = list(self._bins)
-        square = sum((b - a) ** 2 for a, b in itertools.pairwise(counts)) / (len(counts) - 1)
-        return signals.value(square / 2.0 / mean)

@@ -17,10 +17,15 @@ from hawk_operator.sizing import History, plan
 
 if TYPE_CHECKING:
     from hawk_operator.simulate.meter import Gauges
-    from hawk_operator.sizing import Decision, GroupObservation, Problem
+    from hawk_operator.sizing import Decision, Group, GroupObservation, Problem
     from hawk_operator.traffic import Window
 
 Observed = Mapping[str, "GroupObservation"]
+
+
+def decode_side(problem: Problem) -> tuple[Group, ...]:
+    """The groups that decode: dedicated ones, else those of role Both."""
+    return problem.side(Role.DECODE) or problem.side(Role.BOTH)
 
 
 class Hawk:
@@ -134,7 +139,8 @@ class PerRole:
         self.rule = rule
         self.measures = measure(knobs)
         self.least = {Role.PREFILL: knobs.least_prefill, Role.DECODE: knobs.least_decode}
-        self.groups = {role: problem.side(role) for role in self.measures}
+        sides = {Role.PREFILL: problem.side(Role.PREFILL), Role.DECODE: decode_side(problem)}
+        self.groups = {role: groups for role, groups in sides.items() if groups}
         self.most = {r: min(knobs.most, sum(g.most for g in groups)) for r, groups in self.groups.items()}
         self.memory = {role: Memory() for role in self.measures}
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from hawk_operator.simulate.engine import Outcome
     from hawk_operator.simulate.traces import Trace
-    from hawk_operator.sizing import Objective, Problem
+    from hawk_operator.sizing import Group, Objective, Problem
 
 IDLE_POWER = 0.3
 """Share of its full power that an idle device takes: an assumption, typical of servers."""
@@ -52,6 +52,11 @@ class Score:
         return self.slo_attainment / self.attainable if self.attainable else 1.0
 
 
+def prompt_groups(problem: Problem) -> tuple[Group, ...]:
+    """The groups whose prefill the objective is measured by: dedicated ones, else those of role Both."""
+    return problem.side(Role.PREFILL) or problem.side(Role.BOTH)
+
+
 def ttft_target(objective: Objective | None, alone: float) -> float:
     """The TTFT that a prompt must stay within, given the time of its prefill alone."""
     return math.inf if objective is None else max(objective.target, objective.stretch * alone)
@@ -62,8 +67,8 @@ def score(trace: Trace, problem: Problem, outcome: Outcome, name: str, span: tup
     start, end = span
     model = problem.model
     assert model is not None
-    fastest = [group.worker for group in problem.side(Role.PREFILL)]
-    decoders = [group.worker for group in problem.side(Role.DECODE)]
+    fastest = [group.worker for group in prompt_groups(problem)]
+    decoders = [group.worker for group in problem.groups if group.role is not Role.PREFILL]
     itl = math.inf if problem.itl is None else problem.itl.target
     alone_s: dict[int, float] = {}
     met = first = steady = attainable = 0

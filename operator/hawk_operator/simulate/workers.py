@@ -22,24 +22,51 @@ from hawk_operator.sizing.roofline import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hawk_operator.simulate.traces import Request
     from hawk_operator.sizing import Group, ModelWork
 
 
+DEFAULT_CHUNK_S = 0.05
+"""Step of a batch beside a prompt where no ITL is promised."""
+_LEAST_SHARE = 0.1
+"""Of a step's compute, what a prompt gets beside any batch."""
+
+
 class Job:
-    """One request on its way. Times in seconds of simulated time; `target` is its TTFT objective."""
+    """One request on its way. Times in seconds of simulated time.
 
-    __slots__ = ("context", "first", "left", "prompt", "request", "started", "target", "tries")
+    `deadline` is when its first token is due, `services` the time of its prefill by group, `service` that
+    of the fastest dedicated one.
+    """
 
-    def __init__(self, request: Request) -> None:
+    __slots__ = (
+        "context",
+        "deadline",
+        "first",
+        "index",
+        "left",
+        "prompt",
+        "queued",
+        "request",
+        "service",
+        "services",
+        "started",
+    )
+
+    def __init__(self, request: Request, index: int = 0) -> None:
         self.request = request
+        self.index = index
         self.prompt = request.prompt
         self.left = max(0, request.output - 1)
         self.context = request.prompt + 1
         self.first = math.nan
         self.started = math.nan
-        self.target = math.inf
-        self.tries = 0
+        self.deadline = math.inf
+        self.service = 0.0
+        self.services: Mapping[str, float] = {}
+        self.queued = False
 
 
 class PrefillWorker:
@@ -61,6 +88,11 @@ class PrefillWorker:
     def load(self) -> int:
         """Requests that it works on."""
         return int(self.job is not None)
+
+    def fits(self, job: Job) -> bool:
+        """Always: KV goes where it is decoded."""
+        del job
+        return True
 
 
 @dataclass(frozen=True)
@@ -104,6 +136,11 @@ class StepCost:
         reading, computing = a + b * sequences + c * tokens, d + e * sequences + f * tokens
         return (self.base + reading, c) if reading >= computing else (self.base + computing, f)
 
+    def compute_left(self, sequences: int, tokens: float, step_s: float) -> float:
+        """Share of a step of `step_s` that a batch leaves to a prompt's chunk; reading overlaps with it."""
+        a, b, c = self.compute
+        return max(_LEAST_SHARE, 1.0 - (self.base + a + b * sequences + c * tokens) / step_s)
+
     def kv_bytes(self, tokens: int) -> float:
         """Bytes that a sequence of so many tokens holds."""
         return self.kv_sequence + self.kv_token * tokens
@@ -116,14 +153,21 @@ def _lines(parts: tuple[tuple[float, float], ...]) -> tuple[float, float]:
 
 
 class DecodeWorker:
-    """Decodes a batch; sequences join and leave between steps."""
+    """Decodes a batch; sequences join and leave between steps.
+
+    A worker of role Both also prefills, one prompt at a time, in chunks that keep the steps of its batch
+    at `chunk_s`: the prompt takes what the batch leaves of the compute.
+    """
 
     __slots__ = (
+        "busy_until",
+        "chunk_s",
         "cost",
         "draining",
         "ends",
         "free_bytes",
         "group",
+        "job",
         "number",
         "since",
         "steps",
@@ -133,7 +177,9 @@ class DecodeWorker:
         "work_s",
     )
 
-    def __init__(self, number: int, group: str, cost: StepCost, since: float) -> None:
+    def __init__(
+        self, number: int, group: str, cost: StepCost, since: float, *, chunk_s: float = DEFAULT_CHUNK_S
+    ) -> None:
         self.number = number
         self.group = group
         self.cost = cost
@@ -146,11 +192,18 @@ class DecodeWorker:
         self.version = 0
         self.draining = False
         self.work_s = 0.0
+        self.chunk_s = chunk_s
+        self.job: Job | None = None
+        self.busy_until = 0.0
 
     @property
     def load(self) -> int:
-        """Sequences in the batch."""
-        return len(self.ends)
+        """Sequences in the batch, and the prompt beside it."""
+        return len(self.ends) + (self.job is not None)
+
+    def step_with(self, job: Job) -> float:
+        """Seconds of a step with one sequence more, by the tokens at the last change."""
+        return self.cost.line(len(self.ends) + 1, self.tokens + job.context)[0]
 
     def fits(self, job: Job) -> bool:
         """Whether there is a place and memory for all that the sequence will hold."""
@@ -162,10 +215,10 @@ class DecodeWorker:
         span = now - self.time
         self.time = now
         sequences = len(self.ends)
-        if span <= 0 or not sequences:
+        if span <= 0 or not (sequences or self.job):
             return
         self.work_s += span
-        first, slope = self.cost.line(sequences, self.tokens)
+        first, slope = self._line(sequences)
         grow = slope * sequences
         if grow * span < 1e-9 * first * first:
             steps = span / first
@@ -174,12 +227,35 @@ class DecodeWorker:
         self.steps += steps
         self.tokens += sequences * steps
 
-    def join(self, job: Job, order: int) -> None:
-        """Take a sequence in (after `advance`)."""
+    def _line(self, sequences: int) -> tuple[float, float]:
+        first, slope = self.cost.line(sequences, self.tokens)
+        return (first, slope) if self.job is None else (max(first, self.chunk_s), 0.0)
+
+    def join(self, job: Job, order: int, *, held: bool = False) -> None:
+        """Take a sequence in (after `advance`); `held`: its memory was taken with its prompt."""
         heapq.heappush(self.ends, (self.steps + job.left, order, job))
         self.tokens += job.context
+        if not held:
+            self.free_bytes -= self.cost.kv_bytes(job.request.prompt + job.request.output)
+        self.version += 1
+
+    def prefill(self, job: Job, seconds: float) -> None:
+        """Begin a prompt (after `advance`) that alone takes `seconds`; sets `busy_until`."""
+        share = self.cost.compute_left(len(self.ends), self.tokens, self.chunk_s) if self.ends else 1.0
+        self.job, self.busy_until = job, self.time + seconds / share
         self.free_bytes -= self.cost.kv_bytes(job.request.prompt + job.request.output)
         self.version += 1
+
+    def prefilled(self, order: int) -> None:
+        """End the prompt (after `advance`); its sequence decodes here unless it has ended."""
+        job, self.job = self.job, None
+        self.version += 1
+        if job is None:
+            return
+        if job.left:
+            self.join(job, order, held=True)
+        else:
+            self.free_bytes += self.cost.kv_bytes(job.request.prompt + job.request.output)
 
     def next_end(self) -> float:
         """When the first sequence ends if nothing joins; infinite when there is none."""
@@ -187,7 +263,7 @@ class DecodeWorker:
             return math.inf
         steps = max(0.0, self.ends[0][0] - self.steps)
         sequences = len(self.ends)
-        first, slope = self.cost.line(sequences, self.tokens)
+        first, slope = self._line(sequences)
         return self.time + steps * first + slope * sequences * steps * steps / 2.0
 
     def leave(self) -> list[Job]:

@@ -69,6 +69,14 @@ def size(problem: Problem, prefill: Side, decode: Side, caps: Counts) -> dict[st
     return counts
 
 
+def fill_decode(problem: Problem, decode: Side, caps: Counts) -> dict[str, int]:
+    """Every group's minimum, and what decode needs on top."""
+    counts = {group.name: group.least for group in problem.groups}
+    left = _fill(problem.side(Role.DECODE), decode, caps, counts)
+    _fill(problem.side(Role.BOTH), Side(decode.needs, left), caps, counts)
+    return counts
+
+
 def _fill(groups: Sequence[Group], side: Side, caps: Counts, counts: dict[str, int]) -> float:
     """Fill one role's groups, the cheapest first; returns the rate that is left over."""
     ordered = _cheapest(groups, side)

@@ -22,8 +22,9 @@ from hawk_api.v1alpha1.enums import Fallback, ScalingMode
 from hawk_operator.sizing import explain
 from hawk_operator.sizing.allocate import fit, totals
 from hawk_operator.sizing.decision import Decision
-from hawk_operator.sizing.learn import learn
-from hawk_operator.sizing.needs import CannotSizeError, Needs, load_of, needs_of
+from hawk_operator.sizing.learn import learn, learn_from_late
+from hawk_operator.sizing.needs import CannotSizeError, Needs, load_of, needs_of, quiet_load
+from hawk_operator.sizing.prompts import prompts_of, stages_of
 from hawk_operator.sizing.startup import at_ratio, thumb
 
 if TYPE_CHECKING:
@@ -99,10 +100,15 @@ def _automatic(look: _Look) -> Decision:
     if rate <= 0:
         return _quiet(look, window, seen=history.seen_traffic)
     try:
-        needs = needs_of(problem, load_of(window), history.corrections)
+        needs = needs_of(problem, load_of(window, _ahead(problem)), history.corrections)
     except CannotSizeError as error:
         return _fallback(look, str(error), Reason.NOT_ENOUGH_KNOWN)
     return _on_demand(look, window, needs)
+
+
+def _ahead(problem: Problem) -> float:
+    """Seconds until a worker that is asked for now is ready."""
+    return max((group.startup_s or 0.0 for group in problem.groups), default=0.0) + problem.interval
 
 
 def _quiet(look: _Look, window: Window, *, seen: bool) -> Decision:
@@ -110,7 +116,7 @@ def _quiet(look: _Look, window: Window, *, seen: bool) -> Decision:
         return _startup(look, "no request came yet")
     if any(side.waiting.otherwise(0.0) > 0 for side in (window.prefill, window.decode)):
         return _hold(look, "requests wait, and none arrives or ends", Reason.STEADY)
-    return _idle(look)
+    return _idle(look, window)
 
 
 def _on_demand(look: _Look, window: Window, needs: Needs) -> Decision:
@@ -118,13 +124,20 @@ def _on_demand(look: _Look, window: Window, needs: Needs) -> Decision:
     learned = _learned(look, window, needs)
     band = 1.0 + problem.tolerance
     unseen = max(window.prefill.unseen_factor, window.decode.unseen_factor)
-    wanted = needs.wanted(problem, caps)
+    standby = needs.standby(problem, caps, look.present)
+    kept = _lasting(look, standby)
+
+    def wanted_at(factor: float) -> dict[str, int]:
+        found = needs.wanted(problem, caps, look.present, factor)
+        return {name: max(count, kept[name]) for name, count in found.items()}
+
+    wanted = wanted_at(1.0)
     if unseen == 1.0 and look.present == wanted:
         low = shrunk = high = wanted
     else:
-        low = needs.wanted(problem, caps, 1.0 / band)
-        shrunk = wanted if unseen == 1.0 else needs.wanted(problem, caps, unseen)
-        high = needs.wanted(problem, caps, band * unseen)
+        low = wanted_at(1.0 / band)
+        shrunk = wanted if unseen == 1.0 else wanted_at(unseen)
+        high = wanted_at(band * unseen)
     target, waits = {}, []
     for group in problem.groups:
         name, now = group.name, look.present[group.name]
@@ -144,20 +157,31 @@ def _on_demand(look: _Look, window: Window, needs: Needs) -> Decision:
     return replace(
         decision,
         wanted=shrunk if unseen > 1.0 else wanted,
+        standby=standby,
         rate=needs.load.rate,
         prediction=explain.prediction(problem, needs, fitted.replicas),
         inputs=explain.inputs(problem, needs, window, look.history.corrections),
         corrections=learned,
+        load=needs.load,
     )
+
+
+def _lasting(look: _Look, standby: Mapping[str, int]) -> dict[str, int]:
+    """What bursts need, where it was needed for a whole start-up: of a reserve one look is noise."""
+    since = look.now - _ahead(look.problem)
+    return {name: look.history.least_standby(name, since, count) for name, count in standby.items()}
 
 
 def _learned(look: _Look, window: Window, needs: Needs) -> dict[str, float]:
-    """What this look teaches about waits, from the prefill side as it is."""
+    """What this look teaches about waits, from the workers as they are."""
     ready = {name: seen.ready for name, seen in look.observed.items() if name in needs.prefill}
+    corrections = look.history.corrections
+    if window.prefill.late.known and look.problem.ttft is not None and needs.prefill:
+        stages = stages_of(look.problem, needs, needs.load, ready, ready)
+        prompts = prompts_of(look.problem, needs, needs.load, stages, ((needs.load.rate, 1.0),))
+        return learn_from_late(corrections, prompts, stages, window, ready)
     name = max(ready, key=lambda n: ready[n], default="")
-    return learn(
-        look.history.corrections, needs.prefill.get(name), window, window.arrivals.get(), sum(ready.values())
-    )
+    return learn(corrections, needs.prefill.get(name), window, window.arrivals.get(), sum(ready.values()))
 
 
 def _reason(
@@ -192,9 +216,10 @@ def _stabilised(look: _Look, group: str, present: int, goal: int) -> int:
     return goal
 
 
-def _idle(look: _Look) -> Decision:
-    """Traffic has ended: shrink to the minima as the down window allows."""
-    least = {group.name: group.least for group in look.problem.groups}
+def _idle(look: _Look, window: Window) -> Decision:
+    """Traffic has ended: shrink to what bursts may need again, as the down window allows."""
+    standby = _standby(look, window)
+    least = _lasting(look, standby)
     target = {name: _stabilised(look, name, look.present[name], count) for name, count in least.items()}
     fitted = fit(look.problem, target, budget_caps(look.problem, look.caps))
     waiting = fitted.replicas != least
@@ -205,7 +230,22 @@ def _idle(look: _Look) -> Decision:
         "no request in the window" + ("; shrinks when the stabilization window is over" if waiting else ""),
         extra=[look.stuck],
     )
-    return replace(made, wanted=least, rate=0.0, inputs={"requestRate": 0.0})
+    return replace(
+        made, wanted=least, standby=standby, rate=0.0, inputs={"requestRate": 0.0}, load=look.history.load
+    )
+
+
+def _standby(look: _Look, window: Window) -> dict[str, int]:
+    """What is kept without traffic: the minima, or what the last hour's bursts would need if they came."""
+    problem, before = look.problem, look.history.load
+    if before is not None:
+        try:
+            load = quiet_load(window, before)
+            needs = needs_of(problem, load, look.history.corrections)
+            return needs.standby(problem, look.caps, look.present)
+        except CannotSizeError:
+            pass
+    return {group.name: group.least for group in problem.groups}
 
 
 def _startup(look: _Look, why: str) -> Decision:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hawk_api.reasons import Reason
+    from hawk_operator.sizing.demand import Load
 
 _MESSAGE = 1024
 _VALUE = 64
@@ -38,10 +39,14 @@ class Decision:
     next_look: float
     act: bool = True
     wanted: Mapping[str, int] | None = None
+    standby: Mapping[str, int] | None = None
+    """What the bursts of the last hour would need if they came again."""
     rate: float | None = None
     prediction: Mapping[str, float | str] = field(default_factory=dict)
     inputs: Mapping[str, float | str] = field(default_factory=dict)
     corrections: Mapping[str, float] = field(default_factory=dict)
+    load: Load | None = None
+    """The last load that was sized for."""
 
     @property
     def ratio(self) -> str:

@@ -16,8 +16,14 @@ if TYPE_CHECKING:
 
 UTILISATION_WITHOUT_OBJECTIVE = 0.8
 """How full workers may be when no latency is promised."""
+DEFAULT_SHARE = 0.95
+"""Share of moments in which decode has room when no ITL is promised."""
 OF_THE_ATTAINABLE = 0.99
 """Share of the requests that could meet the target alone and must do so with waiting, too."""
+RELAXATION = 8.0
+"""Time over which clumps of arrivals add up in a queue, in multiples of the target."""
+MOST_CLUMPED = 12.0
+"""Dispersion at that scale beyond which only measured waits are believed."""
 LINK_UTILISATION = 0.7
 """How full a link may be before transfers queue behind each other."""
 
@@ -36,6 +42,17 @@ class Load:
     bin_s: float = 30.0
     prefill_backlog: float = 0.0
     decode_backlog: float = 0.0
+    levels: tuple[tuple[float, float], ...] = ()
+    """(requests/s, share of the requests) that bursts of the last hour lead to expect; none where unknown."""
+    prefill_growth: float = 1.0
+    decode_growth: float = 1.0
+    """How many times the load is expected when workers that are asked for now are ready."""
+    usual: float = math.inf
+    """Requests/s between bursts; where it isn't known all is usual."""
+    noise: float = 0.0
+    """Requests/s that chance alone makes of difference to the usual."""
+    persistence: float = 1.0
+    """Share of what is above the usual that should last until workers that are asked for now are ready."""
 
     def scaled(self, factor: float) -> Load:
         """The same mix at another rate."""
@@ -47,7 +64,40 @@ class Load:
             self.bin_s,
             self.prefill_backlog * factor,
             self.decode_backlog * factor,
+            tuple((rate * factor, share) for rate, share in self.levels),
+            self.prefill_growth,
+            self.decode_growth,
+            self.usual * factor,
+            self.noise * factor,
+            self.persistence,
         )
+
+    @property
+    def prefill_rate(self) -> float:
+        """Requests/s that prefill has to be ready for."""
+        return self._lasting * self.prefill_growth + self.prefill_backlog * self.persistence
+
+    @property
+    def _lasting(self) -> float:
+        """The rate without what is noise round the usual one, and without the part of a burst that passes."""
+        above = self.rate - self.usual
+        if abs(above) <= self.noise:
+            return self.usual
+        return self.rate - max(0.0, above) * (1.0 - self.persistence)
+
+    @property
+    def decode_rate(self) -> float:
+        """Requests/s that decode has to be ready for."""
+        return self._lasting * self.decode_growth + self.decode_backlog * self.persistence
+
+    def burst_rate(self, share: float) -> float:
+        """Requests/s that a `share` of the requests meets at most, by the bursts that were seen."""
+        seen = 0.0
+        for rate, part in sorted(self.levels):
+            seen += part
+            if seen >= share - 1e-9:
+                return rate
+        return max((rate for rate, _ in self.levels), default=0.0)
 
     @property
     def context(self) -> float:
@@ -100,7 +150,7 @@ class PrefillNeed:
         kv = load.prompt.expect(model.kv_bytes)
         return cls(
             service=service,
-            dispersion=dispersion_at(load.dispersion, load.bin_s, scale),
+            dispersion=min(MOST_CLUMPED, dispersion_at(load.dispersion, load.bin_s, RELAXATION * scale)),
             attainable=attainable,
             share=share,
             target=target,
@@ -184,7 +234,7 @@ class DecodeNeed:
         longest = load.prompt.mean + load.output.mean
         memory = group.worker.memory_batch(model, longest)
         if objective is None:
-            latency, margin = memory, NormalDist().inv_cdf(0.95)
+            latency, margin = memory, NormalDist().inv_cdf(DEFAULT_SHARE)
         else:
             latency = group.worker.latency_batch(model, context, objective.target)
             margin = NormalDist().inv_cdf(objective.share)

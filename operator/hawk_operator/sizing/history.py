@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from hawk_api.v1alpha1.status import DecisionRecord
     from hawk_operator.sizing.decision import Decision
+    from hawk_operator.sizing.demand import Load
 
 _ON_TRAFFIC = frozenset(
     {Reason.DEMAND, Reason.STEADY, Reason.STABILIZING, Reason.AT_BUDGET, Reason.AT_BOUND, Reason.INFEASIBLE}
@@ -27,6 +28,8 @@ class Entry:
     time: float
     wanted: Mapping[str, int]
     rate: float | None = None
+    standby: Mapping[str, int] | None = None
+    """Of them, what is kept for bursts; None when there was no look at bursts."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class History:
     target: Mapping[str, int] | None = None
     seen_traffic: bool = False
     corrections: Mapping[str, float] = field(default_factory=dict)
+    load: Load | None = None
+    """The last load that was sized for."""
 
     @classmethod
     def start(cls, replicas: Mapping[str, int], now: float) -> History:
@@ -56,12 +61,13 @@ class History:
         """The history with one decision more, and without what is older than `keep` seconds."""
         entries = tuple(entry for entry in self.entries if entry.time >= decision.time - keep)
         if decision.wanted is not None:
-            entries = (*entries, Entry(decision.time, dict(decision.wanted), decision.rate))
+            entries = (*entries, Entry(decision.time, dict(decision.wanted), decision.rate, decision.standby))
         return History(
             entries=entries,
             target=dict(decision.replicas),
             seen_traffic=self.seen_traffic or bool(decision.rate),
             corrections=decision.corrections,
+            load=decision.load or self.load,
         )
 
     def highest(self, group: str, since: float, present: int) -> int:
@@ -71,3 +77,8 @@ class History:
     def lowest(self, group: str, since: float, present: int) -> int:
         """The least that was wanted of a group since a time, the present included."""
         return min([present, *(e.wanted.get(group, present) for e in self.entries if e.time >= since)])
+
+    def least_standby(self, group: str, since: float, present: int) -> int:
+        """The least that was kept for bursts since a time, the present included."""
+        kept = [e.standby for e in self.entries if e.time >= since and e.standby is not None]
+        return min([present, *(standby.get(group, present) for standby in kept)])

@@ -1,8 +1,9 @@
 """Learning from what was measured: how much longer prompts wait than the queueing formula says.
 
 Batches that come at once, or prompts of unlike length in one queue, show in no counter that is scraped
-every few seconds, but they do in the time to first token. The factor moves slowly and in its logarithm, so
-that one odd window changes little, and only where a wait is long enough to be told from noise.
+every few seconds, but they do in what they lead to: requests that are late, where the router counts them
+(`spec.traffic.queries.late`), else the time to first token. The factor moves slowly and in its logarithm, so
+that one odd window changes little, and only as far as windows tell it from noise.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from hawk_operator.sizing.mix import Prompts, attained
 from hawk_operator.sizing.needs import WAIT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hawk_operator.sizing.demand import PrefillNeed
+    from hawk_operator.sizing.mix import Stage
     from hawk_operator.traffic import Window
 
 _PACE = 0.1
@@ -26,17 +31,19 @@ _FORGETTING = 0.03
 come back.
 """
 _SLOWEST = 0.002
-_RANGE = (1.0, 32.0)
+_RANGE = (0.5, 16.0)
 _NOTICED = 0.05
 """Waits below this share of the target and of the service time are noise, or the roofline's own error."""
 _FULLEST = 0.95
 """Above this use the formula's wait is too sensitive to learn from."""
+_BUSY = 3.0
+"""A look weighs by its requests, at most so many times the usual look."""
 
 
 def learn(
     corrections: Mapping[str, float], need: PrefillNeed | None, window: Window, rate: float, ready: int
 ) -> dict[str, float]:
-    """The corrections after one more look at `ready` prefill workers under `rate` requests/s."""
+    """The corrections after one more look at `ready` prefill workers under `rate` requests/s, by waits."""
     ttft = window.prefill.ttft
     if need is None or need.target is None or not ttft.known or not ready or rate <= 0:
         return dict(corrections)
@@ -51,6 +58,36 @@ def learn(
     noticed = max(measured, expected) >= floor
     seen = (measured + floor) / (expected + floor) if noticed else 1.0
     pace = _PACE if noticed else max(_SLOWEST, _FORGETTING / need.load_dispersion)
+    return _moved(corrections, seen, pace)
+
+
+def learn_from_late(
+    corrections: Mapping[str, float],
+    prompts: Prompts,
+    stages: Sequence[Stage],
+    window: Window,
+    ready: Mapping[str, int],
+) -> dict[str, float]:
+    """The corrections after one more look, by the share of requests that were late and the expected one."""
+    recent = max(1, round(window.seconds / window.burst_bin))
+    counts = [one.requests for one in window.bins]
+    newest = [count for count in counts[-recent:] if count > 0]
+    rate = window.arrivals.get()
+    if not newest or rate <= 0 or not any(ready.get(stage.name) for stage in stages):
+        return dict(corrections)
+    rates = np.array(newest) / window.burst_bin
+    met = replace(prompts, rates=rates, shares=rates / rates.sum())
+    expected = 1.0 - attained(met, stages, {stage.name: ready.get(stage.name, 0) for stage in stages})
+    measured = min(1.0, window.prefill.late.get() / rate)
+    allowed = 1.0 - prompts.share
+    usual = sum(counts) / len(counts)
+    weight = min(_BUSY, sum(newest) / len(newest) / usual)
+    before = corrections.get(WAIT, 1.0)
+    return _moved(corrections, before * (measured + allowed) / (expected + allowed), _PACE * weight)
+
+
+def _moved(corrections: Mapping[str, float], aim: float, pace: float) -> dict[str, float]:
+    """The wait's factor moved towards `aim` by a share `pace` of the way, in the logarithm."""
     before = math.log(corrections.get(WAIT, 1.0))
-    aim = math.log(min(max(seen, _RANGE[0]), _RANGE[1]))
-    return {**corrections, WAIT: math.exp(before + pace * (aim - before))}
+    target = math.log(min(max(aim, _RANGE[0]), _RANGE[1]))
+    return {**corrections, WAIT: math.exp(before + pace * (target - before))}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hawk_api.v1alpha1.enums import Role
-from hawk_operator.sizing.allocate import Side, size
-from hawk_operator.sizing.demand import DecodeNeed, Load, PrefillNeed
+from hawk_operator.sizing.allocate import Side, fill_decode, size
+from hawk_operator.sizing.demand import DEFAULT_SHARE, DecodeNeed, Load, PrefillNeed
+from hawk_operator.sizing.prompts import mixed
+from hawk_operator.traffic import bins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,32 +38,117 @@ class Needs:
     prefill: Mapping[str, PrefillNeed]
     decode: Mapping[str, DecodeNeed]
 
-    def wanted(self, problem: Problem, caps: Mapping[str, int], factor: float = 1.0) -> dict[str, int]:
-        """Replicas that `factor` times the load needs."""
+    def wanted(
+        self, problem: Problem, caps: Mapping[str, int], present: Mapping[str, int], factor: float = 1.0
+    ) -> dict[str, int]:
+        """Replicas that `factor` times the load needs; of mixes that cost the same, one near `present`."""
         load = self.load.scaled(factor)
-        return size(
-            problem,
-            Side(self.prefill, load.rate + load.prefill_backlog),
-            Side(self.decode, load.rate + load.decode_backlog),
-            caps,
-        )
+        decode = Side(self.decode, load.decode_rate)
+        if problem.ttft is None:
+            return size(problem, Side(self.prefill, load.prefill_rate), decode, caps)
+        rates = ((load.prefill_rate, 1.0),)
+        counts = fill_decode(problem, decode, caps)
+        return mixed(problem, self, load, counts=counts, caps=caps, present=present, rates=rates)
+
+    def standby(
+        self, problem: Problem, caps: Mapping[str, int], present: Mapping[str, int]
+    ) -> dict[str, int]:
+        """Replicas that the bursts of the last hour would need if they came again; minima without bursts."""
+        load = self.load
+        if problem.ttft is None or not load.levels:
+            return {group.name: group.least for group in problem.groups}
+        share = problem.itl.share if problem.itl else DEFAULT_SHARE
+        counts = fill_decode(problem, Side(self.decode, load.burst_rate(share)), caps)
+        return mixed(problem, self, load, counts=counts, caps=caps, present=present, rates=load.levels)
 
     def scaled(self, factor: float) -> Needs:
         """The same needs under another rate."""
         return replace(self, load=self.load.scaled(factor))
 
 
-def load_of(window: Window) -> Load:
-    """The load of a window that isn't lost and has arrivals."""
+def quiet_load(window: Window, before: Load) -> Load:
+    """The load of a window without arrivals: the last known mix, and the bursts that may come again."""
+    return replace(
+        before,
+        rate=0.0,
+        dispersion=max(1.0, window.burstiness.otherwise(1.0)),
+        prefill_backlog=0.0,
+        decode_backlog=0.0,
+        levels=_levels(window),
+        prefill_growth=1.0,
+        decode_growth=1.0,
+    )
+
+
+def load_of(window: Window, ahead_s: float = 0.0) -> Load:
+    """The load of a window that isn't lost and has arrivals, and what is expected in `ahead_s` seconds."""
+    rate = window.arrivals.get()
+    ahead = (ahead_s + window.seconds / 2.0) / window.burst_bin
+    counts = [one.requests for one in window.bins]
+    usual = bins.base(counts) / window.burst_bin if counts else math.inf
+    number = rate * window.seconds
+    prompts, outputs = [one.prompt_tokens for one in window.bins], [one.output_tokens for one in window.bins]
     return Load(
-        rate=window.arrivals.get(),
-        prompt=window.prefill.prompt.get(),
-        output=window.decode.output.get(),
+        rate=rate,
+        prompt=bins.steadied(window.prefill.prompt.get(), number, prompts, counts),
+        output=bins.steadied(window.decode.output.get(), number, outputs, counts),
         dispersion=max(1.0, window.burstiness.otherwise(1.0)),
         bin_s=window.burst_bin,
         prefill_backlog=_backlog(window.prefill),
         decode_backlog=_backlog(window.decode),
+        levels=_levels(window),
+        prefill_growth=bins.growth(prompts, ahead),
+        decode_growth=bins.growth(outputs, ahead),
+        usual=usual,
+        noise=bins.NOISE * math.sqrt(usual / window.seconds) if counts else 0.0,
+        persistence=bins.persistence(counts, ahead_s / window.burst_bin),
     )
+
+
+HALF_LIFE_S = 900.0
+"""Time after which a burst that was seen weighs half."""
+_LEVELS = 8
+
+
+def _levels(window: Window) -> tuple[tuple[float, float], ...]:
+    """Rates that a request may meet soon, with their shares: the usual one, and it plus each burst seen.
+
+    Of k bursts that come in any order, the next is larger than all before with a chance of 1/(k + 1), and
+    then, where sizes have an exponential tail, larger by about 1/ln(k + 1) of the largest.
+    """
+    counts = [one.requests for one in window.bins]
+    usual = bins.base(counts)
+    found = bins.bursts(counts, HALF_LIFE_S / window.burst_bin)
+    seen = [(above, weight) for above, weight in found if above > 0]
+    if not seen:
+        return ()
+    total = sum(weight for _, weight in seen)
+    number = total * total / sum(weight * weight for _, weight in seen)
+    record = 1.0 / (1.0 + number)
+    largest = max(above for above, _ in seen) * (1.0 + 1.0 / (1.0 + math.log1p(number)))
+    loads = [(usual, weight) for above, weight in found if above <= 0]
+    loads += [(usual + above, weight * (1.0 - record)) for above, weight in seen]
+    loads.append((usual + largest, total * record))
+    requests = sum(load * weight for load, weight in loads)
+    return merged(
+        sorted((load / window.burst_bin, load * weight / requests) for load, weight in loads if load > 0),
+        _LEVELS,
+    )
+
+
+def merged(levels: list[tuple[float, float]], most: int) -> tuple[tuple[float, float], ...]:
+    """Few levels with the same mean; neighbours merge, the highest stay the finest."""
+    least = 0.5 / most
+    found: list[tuple[float, float]] = []
+    above = 1.0
+    for rate, share in levels:
+        if found and found[-1][1] + share <= max(least / 10, 2.0 / most * above):
+            before, weight = found[-1]
+            found[-1] = ((before * weight + rate * share) / (weight + share), weight + share)
+        else:
+            above -= found[-1][1] if found else 0.0
+            found.append((rate, share))
+    return tuple(found)
 
 
 def _backlog(side: SideTraffic) -> float:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from hawk_api import ratio as ratios
 from hawk_api.labels import FORCE_RATIO, PAUSED
-from hawk_api.v1alpha1.enums import Fallback, Precision, Role, ScalingMode
+from hawk_api.v1alpha1.enums import Fallback, Precision, QueueOrder, Role, ScalingMode
+from hawk_api.v1alpha1.scaling import TtftObjective
 from hawk_operator.sizing.roofline import ModelWork, Worker
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class Problem:
     mode: ScalingMode = ScalingMode.AUTO
     paused: bool = False
     observes_traffic: bool = True
+    queue_order: QueueOrder = QueueOrder.ARRIVAL
     link_bytes_per_second: float | None = None
     """Rate at which one prefill worker can send KV; None when it wasn't measured."""
 
@@ -132,6 +134,7 @@ class Problem:
             mode=scaling.mode,
             paused=notes.get(PAUSED, "").lower() == "true",
             observes_traffic=spec.traffic is not None,
+            queue_order=spec.traffic.queue_order if spec.traffic else QueueOrder.ARRIVAL,
             link_bytes_per_second=link_bytes_per_second,
         )
 
@@ -166,7 +169,10 @@ def forced_ratio(annotations: Mapping[str, str]) -> Fraction | None:
 
 
 def _objective(spec: ObjectiveSpec | None) -> Objective | None:
-    return None if spec is None else Objective(spec.percentile / 100.0, spec.target)
+    if spec is None:
+        return None
+    stretch = spec.stretch if isinstance(spec, TtftObjective) else None
+    return Objective(spec.percentile / 100.0, spec.target, float(stretch or 0.0))
 
 
 def _group(spec: GroupSpec, found: AcceleratorClassSpec | None) -> Group:

@@ -141,6 +141,11 @@ class Worker:
         compute = flops / (self._known("flops") * PREFILL_MFU * self._sharing)
         return STEP_OVERHEAD_S + max(memory, compute)
 
+    def compute_seconds(self, model: ModelWork, batch: float, context: float) -> float:
+        """What of a decode step's time keeps the compute units from other work; reading doesn't."""
+        flops = batch * model.token_flops(context)
+        return STEP_OVERHEAD_S + flops / (self._known("flops") * PREFILL_MFU * self._sharing)
+
     def memory_batch(self, model: ModelWork, context: float) -> int:
         """Sequences of `context` tokens whose KV fits beside the weights; 0 when the weights don't fit."""
         room = self._known("memory") * USABLE_MEMORY - model.weight_bytes

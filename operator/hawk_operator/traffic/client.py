@@ -37,6 +37,14 @@ class Sample:
     text: object
 
 
+@dataclass(frozen=True)
+class Series:
+    """One series of a matrix: its labels, and (time, value as text) in order of time."""
+
+    labels: dict[str, str]
+    points: tuple[tuple[float, object], ...]
+
+
 class _BoundedSession(requests.Session):
     """A session whose requests end by a deadline even when the body trickles in."""
 
@@ -88,9 +96,23 @@ class Prometheus:
 
     def query(self, promql: str) -> list[Sample]:
         """Ask for an instant vector at the store's own time; raises QueryError."""
+        return _samples(self.url, self._ask(promql))
+
+    def matrix(self, promql: str) -> list[Series]:
+        """Ask for ranges (`…[1h:30s]`) that end at the store's own time; raises QueryError."""
+        result = self._ask(promql)
+        try:
+            return [
+                Series(dict(item["metric"]), tuple((float(when), text) for when, text in item["values"]))
+                for item in result
+            ]
+        except (KeyError, TypeError, ValueError) as error:
+            raise QueryError(f"{self.url}: the answer holds no ranges ({error!r:.120})") from error
+
+    def _ask(self, promql: str) -> Any:
         self.round_trips += 1
         try:
-            result = self._connection.custom_query(promql)
+            return self._connection.custom_query(promql)
         except requests.Timeout as error:
             raise QueryError(f"{self.url}: no answer within {self.timeout:g} s") from error
         except PrometheusApiClientException as error:
@@ -99,7 +121,6 @@ class Prometheus:
             raise QueryError(f"{self.url}: {_cause(error)}") from error
         except (ValueError, KeyError, TypeError) as error:
             raise QueryError(f"{self.url}: the answer isn't one of Prometheus ({error!r:.120})") from error
-        return _samples(self.url, result)
 
 
 def _samples(url: str, result: object) -> list[Sample]:

@@ -1,7 +1,7 @@
 """From a Prometheus to a `Window`: never raises, ends within the source's time-out.
 
-Blocking (call it in a thread). One round trip, one more for each custom query, and one more when the
-window holds too few scrapes and has to be widened.
+Blocking (call it in a thread). One round trip for the window, one for the last hour in bins, one more for
+each custom query, and one more when the window holds too few scrapes and has to be widened.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hawk_operator.traffic import presets
 from hawk_operator.traffic import queries as promql
+from hawk_operator.traffic.bins import Bin, dispersion
 from hawk_operator.traffic.client import Prometheus, QueryError, Sample
 from hawk_operator.traffic.distribution import Distribution, from_buckets
 from hawk_operator.traffic.signals import Signal, failed, missing, not_a_number, parse, stale, value
@@ -38,6 +39,7 @@ def collect(traffic: Source | TrafficSpec, groups: Sequence[GroupTarget], now: f
             window *= _WIDEN
             answers = _ask(client, source, groups, window)
         custom = _custom(client, source)
+        past = _history(client, source, groups, window / 2)
     except QueryError as error:
         return Window(
             now,
@@ -48,7 +50,7 @@ def collect(traffic: Source | TrafficSpec, groups: Sequence[GroupTarget], now: f
         )
     finally:
         client.close()
-    return _Reader(source, groups, window, answers, custom).read(now, client.round_trips)
+    return _Reader(source, groups, window, answers, custom).read(now, past, client.round_trips)
 
 
 def _ask(
@@ -72,6 +74,30 @@ def _custom(client: Prometheus, source: Source) -> dict[str, list[Sample] | Quer
         except QueryError as error:
             found[signal] = error
     return found
+
+
+def _history(
+    client: Prometheus, source: Source, groups: Sequence[GroupTarget], width: float
+) -> tuple[Bin, ...]:
+    """The last hour in bins; none where the store can't tell, which costs foresight and nothing else."""
+    query = promql.history(source, groups, width)
+    if not query:
+        return ()
+    try:
+        found = client.matrix(query)
+    except QueryError:
+        return ()
+    read: dict[str, dict[float, float]] = {}
+    for series in found:
+        values = {when: parse(text, "bin") for when, text in series.points}
+        known = {when: max(0.0, number.get()) for when, number in values.items() if number.known}
+        read[series.labels.get(promql.TAG, "")] = known
+    requests, prompts, outputs = (
+        read.get(name, {}) for name in (promql.REQUESTS, promql.PROMPTS, promql.OUTPUTS)
+    )
+    return tuple(
+        Bin(count, prompts.get(when, 0.0), outputs.get(when, 0.0)) for when, count in sorted(requests.items())
+    )
 
 
 def _too_few_samples(answers: Mapping[str, Sequence[Sample]]) -> bool:
@@ -98,7 +124,7 @@ class _Reader:
         self.custom = custom
         self.warnings: list[str] = []
 
-    def read(self, now: float, round_trips: int) -> Window:
+    def read(self, now: float, past: tuple[Bin, ...], round_trips: int) -> Window:
         if self.window != self.source.window:
             self.warnings.append(
                 f"window {self.source.window:g} s holds fewer than two scrapes; used {self.window:g} s"
@@ -109,8 +135,9 @@ class _Reader:
             seconds=self.window,
             prefill=prefill,
             decode=decode,
-            burstiness=self._burstiness(),
+            burstiness=dispersion([one.requests for one in past]),
             burst_bin=self.window / 2,
+            bins=past,
             warnings=tuple(self.warnings),
             round_trips=round_trips,
         )
@@ -133,6 +160,7 @@ class _Reader:
             output=self._histogram(side, presets.OUTPUT, old),
             ttft=self._histogram(side, presets.TTFT, old),
             itl=self._histogram(side, presets.ITL, old),
+            late=self._number(side, presets.LATE, old),
             prefill_time=self._histogram(side, presets.PREFILL_TIME, old),
             running=self._total(side, presets.RUNNING, gauges, old),
             waiting=self._total(side, presets.WAITING, gauges, old),
@@ -251,22 +279,6 @@ class _Reader:
             )
             fullest /= 100.0
         return value(fullest)
-
-    def _burstiness(self) -> Signal[float]:
-        read = {}
-        for part in ("square", "mean", "bins"):
-            samples = self.answers.get(f"burst/{part}", ())
-            if not samples:
-                return missing("no history of arrivals")
-            number = parse(samples[0].text, f"burst {part}")
-            if not number.known:
-                return number
-            read[part] = number.get()
-        if read["bins"] < 4:
-            return missing(f"only {read['bins']:g} bins of history")
-        if read["mean"] <= 0:
-            return not_a_number("no arrivals in the history")
-        return value(read["square"] / 2.0 / read["mean"])
 
 
 def _edge(text: str | None) -> float | None:

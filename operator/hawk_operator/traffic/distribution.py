@@ -41,6 +41,19 @@ class Distribution:
         """Return the mean of `function` over the distribution."""
         return sum(function(x) * p for x, p in self.points)
 
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the points."""
+        mean = self.mean
+        return math.sqrt(self.expect(lambda x: (x - mean) ** 2))
+
+    def scaled(self, factor: float) -> Distribution:
+        """The same shape with every value times `factor`."""
+        return Distribution(
+            tuple((x * factor, p) for x, p in self.points),
+            tuple((low * factor, high * factor) for low, high in self.edges),
+        )
+
     def coarser(self, share: float = 0.2, least: float = 0.004) -> tuple[tuple[float, float], ...]:
         """About two dozen points with the same mean, neighbours merged, the upper tail the finest.
 

@@ -1,7 +1,8 @@
 """Metric names of the engines, newest first.
 
 Engines rename metrics between releases, and a fleet in the middle of a roll-out exports both names.
-Each signal lists the names it went by; a pod that exports several is counted by the first of them.
+Each signal lists the names it went by; a pod that exports several is counted by the first of them. A
+colon comes out as an underscore where newer exporters negotiate OpenMetrics, so both spellings are tried.
 """
 
 from __future__ import annotations
@@ -18,15 +19,27 @@ PREFILL_TIME = "prefill_time"
 RUNNING = "running"
 WAITING = "waiting"
 KV_USAGE = "kv_usage"
+LATE = "late"
+"""Only by the user's own query: engines don't know what was promised."""
 
 COUNTERS = (ARRIVALS,)
 HISTOGRAMS = (PROMPT, OUTPUT, TTFT, ITL, PREFILL_TIME)
 GAUGES = (RUNNING, WAITING, KV_USAGE)
-SIGNALS = (*COUNTERS, *HISTOGRAMS, *GAUGES)
+SIGNALS = (*COUNTERS, *HISTOGRAMS, *GAUGES, LATE)
 
 Names = Mapping[str, tuple[str, ...]]
 
-VLLM: Names = MappingProxyType(
+
+def _both_spellings(names: Names) -> Names:
+    return MappingProxyType(
+        {
+            signal: (*known, *(name.replace(":", "_") for name in known if ":" in name))
+            for signal, known in names.items()
+        }
+    )
+
+
+VLLM: Names = _both_spellings(
     {
         ARRIVALS: ("vllm:request_prompt_tokens_count",),
         PROMPT: ("vllm:request_prompt_tokens",),
@@ -40,7 +53,7 @@ VLLM: Names = MappingProxyType(
     }
 )
 
-SGLANG: Names = MappingProxyType(
+SGLANG: Names = _both_spellings(
     {
         ARRIVALS: ("sglang:num_requests_total", "sglang:prompt_tokens_histogram_count"),
         PROMPT: ("sglang:prompt_tokens_histogram",),

@@ -1,4 +1,6 @@
-"""PromQL for one window, as one query: every part carries a `hawk_signal` label and is joined by `or`.
+"""PromQL for one window, as one query, and for the bins of the last hour, as another.
+
+Every part carries a `hawk_signal` label and is joined by `or`.
 
 One round trip a window matters: an operator with a thousand pools asks every few seconds.
 """
@@ -14,8 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 TAG = "hawk_signal"
-BINS = 20
-"""Bins of half a window each, over which burstiness is measured."""
+HISTORY_S = 3600.0
+"""How far back traffic is looked at in bins."""
+REQUESTS, PROMPTS, OUTPUTS = "bins/requests", "bins/prompt_tokens", "bins/output_tokens"
 
 HISTOGRAMS = {
     PREFILL: (presets.PROMPT, presets.TTFT, presets.PREFILL_TIME),
@@ -31,8 +34,6 @@ def build(source: Source, groups: Sequence[GroupTarget], window: float) -> str:
         found = matchers(source, targets_of(side, groups))
         if found:
             parts += _side(source, side, found, duration(window))
-            if side == PREFILL:
-                parts += _burstiness(source, found, window)
     return "\nor ".join(parts)
 
 
@@ -71,19 +72,28 @@ def _gauges(source: Source, side: str, found: Sequence[str], window: str) -> Ite
     yield tag(f"{side}/age", f"time() - max({stamps})")
 
 
-def _burstiness(source: Source, found: Sequence[str], window: float) -> Iterable[str]:
+def history(source: Source, groups: Sequence[GroupTarget], width: float) -> str:
+    """The query for the last hour in bins of `width` seconds, as a matrix; empty where it can't be asked.
+
+    It counts pods that are gone as well: what they served was traffic of this pool.
+    """
     if presets.ARRIVALS in source.queries:
-        return
-    width, span = duration(window / 2), duration(window / 2 * BINS)
-    names = source.names[presets.ARRIVALS]
-    counts = f"sum({_ranged('increase', names, found, width)})"
-    before = f"sum({_ranged('increase', names, found, width, width)})"
-    for name, function, series in (
-        ("square", "avg", f"({counts} - {before}) ^ 2"),
-        ("mean", "avg", counts),
-        ("bins", "count", counts),
-    ):
-        yield tag(f"burst/{name}", f"{function}_over_time(({series})[{span}:{width}])")
+        return ""
+    found = matchers(source, targets_of(PREFILL, groups), gone=True)
+    outputs = matchers(source, targets_of(DECODE, groups), gone=True)
+    if not found or not outputs:
+        return ""
+    span = duration(width)
+    parts = [
+        tag(REQUESTS, f"sum({_ranged('increase', source.names[presets.ARRIVALS], found, span)})"),
+        tag(PROMPTS, f"sum({_ranged('increase', _sums(source, presets.PROMPT), found, span)})"),
+        tag(OUTPUTS, f"sum({_ranged('increase', _sums(source, presets.OUTPUT), outputs, span)})"),
+    ]
+    return f"({' or '.join(parts)})[{duration(HISTORY_S)}:{span}]"
+
+
+def _sums(source: Source, signal: str) -> list[str]:
+    return [f"{name}_sum" for name in source.names[signal]]
 
 
 def duration(seconds: float) -> str:

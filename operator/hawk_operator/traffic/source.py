@@ -84,14 +84,21 @@ def targets_of(side: str, groups: Iterable[GroupTarget]) -> tuple[GroupTarget, .
     return tuple(group for group in groups if group.role in ROLES[side])
 
 
-def matchers(source: Source, groups: Sequence[GroupTarget]) -> tuple[str, ...]:
-    """Label matchers, one set for groups that share namespace and selector; each as `{…}`."""
+def matchers(source: Source, groups: Sequence[GroupTarget], *, gone: bool = False) -> tuple[str, ...]:
+    """Label matchers, one set for groups that share namespace and selector; each as `{…}`.
+
+    With `gone` also for pods whose names differ from a living pod's in the last part only: its predecessors.
+    """
     merged: dict[tuple[str | None, str, bool], list[str]] = {}
     for group in groups:
         key = (group.namespace, group.selector, group.pods is None)
         merged.setdefault(key, []).extend(group.pods or ())
     return tuple(
-        "{" + ",".join(_parts(source.selector, selector, namespace, None if unlisted else pods)) + "}"
+        "{"
+        + ",".join(
+            _parts(source.selector, selector, namespace, None if unlisted else _named(pods, gone=gone))
+        )
+        + "}"
         for (namespace, selector, unlisted), pods in merged.items()
     )
 
@@ -101,8 +108,19 @@ def _parts(common: str, own: str, namespace: str | None, pods: Sequence[str] | N
     if namespace:
         parts.append(f'namespace=~"{_escape(namespace)}|"')
     if pods is not None:
-        parts.append(f'pod=~"{"|".join([*map(_escape, sorted(set(pods))), ""])}"')
+        parts.append(f'pod=~"{"|".join([*pods, ""])}"')
     return parts
+
+
+def _named(pods: Sequence[str], *, gone: bool) -> list[str]:
+    """Patterns for pods: their names, or what comes before the last dash and anything after it."""
+    if not gone:
+        return [_escape(pod) for pod in sorted(set(pods))]
+    kin = {pod.rpartition("-")[0] for pod in pods if "-" in pod}
+    return [
+        *(f"{_escape(name)}-[^-]+" for name in sorted(kin)),
+        *(_escape(pod) for pod in sorted(set(pods)) if "-" not in pod),
+    ]
 
 
 def _escape(name: str) -> str:

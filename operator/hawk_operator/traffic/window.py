@@ -11,6 +11,7 @@ from hawk_operator.traffic.signals import Signal, State, missing
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hawk_operator.traffic.bins import Bin
     from hawk_operator.traffic.distribution import Distribution
 
 _NONE_ASKED = "not asked for"
@@ -27,7 +28,8 @@ class SideTraffic:
     """Signals of the pods of one side (prefill or decode).
 
     `arrivals` requests/s · `prompt`, `output` tokens a request · `ttft`, `itl`, `prefill_time`
-    seconds · `running`, `waiting` requests in all · `waiting_growth` requests/s · `kv_usage` the
+    seconds · `late` requests/s whose first token came after its objective, as the router counts them ·
+    `running`, `waiting` requests in all · `waiting_growth` requests/s · `kv_usage` the
     fullest pod's share (0 to 1) · `usage` that share by pod.
     """
 
@@ -36,6 +38,7 @@ class SideTraffic:
     output: Signal[Distribution] = field(default_factory=lambda: missing(_NONE_ASKED))
     ttft: Signal[Distribution] = field(default_factory=lambda: missing(_NONE_ASKED))
     itl: Signal[Distribution] = field(default_factory=lambda: missing(_NONE_ASKED))
+    late: Signal[float] = field(default_factory=lambda: missing(_NONE_ASKED))
     prefill_time: Signal[Distribution] = field(default_factory=lambda: missing(_NONE_ASKED))
     running: Signal[float] = field(default_factory=lambda: missing(_NONE_ASKED))
     waiting: Signal[float] = field(default_factory=lambda: missing(_NONE_ASKED))
@@ -65,11 +68,10 @@ class Window:
     prefill: SideTraffic = field(default_factory=SideTraffic)
     decode: SideTraffic = field(default_factory=SideTraffic)
     burstiness: Signal[float] = field(default_factory=lambda: missing(_NONE_ASKED))
-    """Index of dispersion of counts in bins of `burst_bin` seconds; 1 for a Poisson process.
-
-    Taken from the differences of neighbouring bins, so that a slow trend isn't a burst.
-    """
+    """Index of dispersion of counts in bins of `burst_bin` seconds; 1 for a Poisson process."""
     burst_bin: float = 30.0
+    bins: tuple[Bin, ...] = ()
+    """The traffic of the last hour in such bins, oldest first; empty where it isn't known."""
     error: str = ""
     """Why the metrics store gave nothing at all; empty when it did."""
     answered: bool = True

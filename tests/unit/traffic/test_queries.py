@@ -37,6 +37,26 @@ def test_a_renamed_metric_is_asked_by_both_names_without_double_count():
     assert "unless on (pod, instance)" in query
 
 
+def test_a_colon_that_openmetrics_made_an_underscore_is_asked_for_as_well():
+    query = queries.build(Source("http://x"), [GroupTarget("d", "Decode", ("d1",))], 60)
+
+    assert "vllm:num_requests_running" in query
+    assert "vllm_num_requests_running" in query
+
+
+def test_the_history_counts_the_predecessors_of_living_pods():
+    query = queries.history(
+        Source("http://x"),
+        [GroupTarget("p", "Prefill", ("a-p-0", "lone")), GroupTarget("d", "Decode", ("a-d-7c9-x2",))],
+        30.0,
+    )
+
+    assert 'pod=~"a-p-[^-]+|lone|"' in query
+    assert 'pod=~"a-d-7c9-[^-]+|"' in query
+    assert query.endswith("[3600000ms:30000ms]")
+    assert not queries.history(Source("http://x", queries={"arrivals": "1"}), [], 30.0)
+
+
 def test_durations_are_whole_milliseconds():
     assert queries.duration(0.25) == "250ms"
     assert "[500ms]" in queries.build(Source("http://x"), [GroupTarget("p", "Prefill")], 0.5)

@@ -11,13 +11,27 @@ import json
 import platform
 from pathlib import Path
 
-from hawk_agent.bench.between import bench_between
+from hawk_agent.bench.between import bench_between, bench_descriptors
 from hawk_agent.bench.copying import bench_copy
+from hawk_agent.bench.digesting import bench_digest
 from hawk_agent.bench.errors import BenchError
+from hawk_agent.bench.network import bench_tcp
+from hawk_agent.bench.planning import bench_plan
 
 SIZES = (16, 64, 256)
 PEERS = ("nixl", "mooncake")
-PLOTTED = ("memcpy", "nt_memcpy", "nixl", "nixl_transposed", "nixl_numpy", "mooncake", "mooncake_transposed")
+PLOTTED = {
+    "memcpy": "memcpy",
+    "nt_memcpy": "non-temporal memcpy",
+    "cma": "cross-memory attach, untranslated",
+    "cma_bounce": "cross-memory attach, translated",
+    "nixl": "NIXL, untranslated",
+    "nixl_transposed": "NIXL + C transposition",
+    "nixl_numpy": "NIXL + numpy",
+    "mooncake": "Mooncake, untranslated",
+    "mooncake_transposed": "Mooncake + C transposition",
+    "mooncake_numpy": "Mooncake + numpy",
+}
 
 
 def main() -> None:
@@ -32,12 +46,18 @@ def main() -> None:
     for size in SIZES:
         print(f"==> one process, {size} MiB", flush=True)
         found[f"copy_{size}_mib"] = bench_copy(size, chosen.rounds)
+    print("==> digests, TCP, plans", flush=True)
+    found["digest"] = bench_digest(64, chosen.rounds)
+    found["tcp"] = bench_tcp(64, chosen.rounds)
+    found["plan"] = bench_plan(chosen.rounds)
     print("==> between processes, 64 MiB", flush=True)
     between = bench_between(64, chosen.rounds)
     for name in () if chosen.no_peers else PEERS:
         print(f"==> {name}", flush=True)
         try:
             between |= {k: v for k, v in bench_between(64, chosen.rounds, peers=(name,)).items() if name in k}
+            if name == "nixl":
+                found["descriptors"] = bench_descriptors(4, 5)
         except BenchError as error:
             found[f"{name}_refused"] = str(error)
             print(f"    {error}", flush=True)
@@ -70,11 +90,14 @@ def plot(between: dict[str, object], target: Path) -> None:
     import matplotlib.pyplot as plt
 
     fused = between["process_fused_seconds"]
-    names = ["fused", *(name for name in PLOTTED if f"process_{name}_seconds" in between)]
-    times = [between[f"process_{name}_seconds"] / fused for name in names]
+    cases = ["fused", *(name for name in PLOTTED if f"process_{name}_seconds" in between)]
+    times = [between[f"process_{name}_seconds"] / fused for name in cases]
+    names = [PLOTTED.get(name, "HawkPool, translated") for name in cases]
     figure, axes = plt.subplots(figsize=(7, 0.45 * len(names) + 1))
     axes.barh(names[::-1], times[::-1], color="#4a7fb5")
-    axes.set_xlabel("time for 64 MiB, row-major to 16x16 tiles, fused copy = 1")
+    for place, time in enumerate(times[::-1]):
+        axes.text(time, place, f" {time:.2f}", va="center")
+    axes.set_xlabel("time for 64 MiB from process to process, HawkPool's row-major to 16x16 tiles = 1")
     figure.tight_layout()
     figure.savefig(target)
     plt.close(figure)

@@ -30,7 +30,7 @@ def found(packages: tuple[str, ...], cache: Path) -> dict[str, str]:
         return {}
     folder = cache / "-".join(missing)
     if not (folder / ".complete").exists():
-        _fetch(missing, folder)
+        fetch(missing, folder)
     places = sorted({str(library.parent) for library in folder.glob("usr/lib/**/*.so*")})
     return {"LD_LIBRARY_PATH": ":".join(places)}
 
@@ -43,7 +43,12 @@ def _installed(package: str) -> bool:
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout == "installed"
 
 
-def _fetch(packages: list[str], folder: Path) -> None:
+def fetch(packages: list[str], folder: Path) -> None:
+    """Download packages with what they need, and unpack them into a folder.
+
+    Raises:
+        BenchError: as `found`.
+    """
     print(f"==> fetching {', '.join(packages)} into {folder}, not into the system", file=sys.stderr)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

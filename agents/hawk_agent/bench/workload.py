@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hawk_agent.layouts import Layout, LayoutError, Nest, compile_nest
+from hawk_agent.layouts.elements import itemsize
 
 HEADS, FEATURES, ELEMENT = 8, 128, 2
-_TOKEN_BYTES = HEADS * FEATURES * ELEMENT
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Workload:
         )
 
 
-def workload(source: str, target: str, mebibytes: int) -> Workload:
+def workload(source: str, target: str, mebibytes: int, dtype: str = "float16") -> Workload:
     """Both presets over as many tokens as make the size.
 
     Raises:
@@ -52,8 +52,9 @@ def workload(source: str, target: str, mebibytes: int) -> Workload:
     """
     if not 1 <= mebibytes <= 4096:
         raise LayoutError(f"mib: {mebibytes}; give a size from 1 to 4096 MiB")
-    sizes = {"h": HEADS, "s": (mebibytes << 20) // _TOKEN_BYTES, "d": FEATURES}
-    layouts = [Layout.preset(name, sizes) for name in (source, target)]
+    token = HEADS * FEATURES * itemsize(dtype)
+    sizes = {"h": HEADS, "s": (mebibytes << 20) // token, "d": FEATURES}
+    layouts = [Layout.preset(name, sizes, dtype) for name in (source, target)]
     rng = np.random.default_rng(7)
     tables = [rng.permutation(layout.table.size) if layout.table else None for layout in layouts]
     return Workload(compile_nest(*layouts), *tables)

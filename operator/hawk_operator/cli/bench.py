@@ -42,9 +42,10 @@ def copy(
     """The fused copy against plain copies, and between processes against the peers."""
     from hawk_agent.bench.between import bench_between  # noqa: PLC0415 - measuring is all these are for
     from hawk_agent.bench.copying import bench_copy  # noqa: PLC0415
+    from hawk_agent.bench.digesting import bench_digest  # noqa: PLC0415
 
     def measured() -> dict[str, Any]:
-        answer = bench_copy(mib, rounds)
+        answer = bench_copy(mib, rounds) | bench_digest(mib, rounds)
         if processes or peer:
             answer |= bench_between(mib, rounds, peers=tuple(peer or ()))
         return answer

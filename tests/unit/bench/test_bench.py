@@ -1,15 +1,16 @@
 """The benchmarks measure what they say, and stop when the bytes are wrong."""
 
 import json
+import shutil
 
 import pytest
 
-from hawk_agent.bench import between, copying
+from hawk_agent.bench import between, copying, libraries, network
 from hawk_agent.bench.errors import BenchError
 from hawk_agent.bench.measure import Rounds, Taken, interleave, spread
 from hawk_agent.bench.peers import peer
 from hawk_agent.bench.workload import Workload
-from hawk_agent.layouts import engines
+from hawk_agent.layouts import Nest, engines
 from hawk_operator.cli.app import main
 
 compiled = pytest.mark.skipif(len(engines.available()) == 1, reason="built without a compiler")
@@ -49,10 +50,54 @@ def test_bench_copy_prints_ratios_with_their_spread(capsys):
     answer = json.loads(capsys.readouterr().out)
 
     assert ended.value.code in {None, 0}
-    for key in ("fused_over_nt_memcpy", "fused_over_memcpy", "digest_share", "process_fused_over_nt_memcpy"):
+    keys = ["fused_over_nt_memcpy", "fused_over_memcpy", "digest_share", "digest_share_of_32_byte_runs"]
+    keys += ["process_fused_over_nt_memcpy", "process_fused_over_cma", "process_fused_over_cma_bounce"]
+    for key in keys:
         low, high = answer[f"{key}_spread"]
         assert low <= answer[key] <= high
     assert answer["size_bytes"] == 1 << 20
+
+
+@compiled
+def test_bench_tcp_compares_with_plain_tcp(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "tcp", "--mib", "1", "--rounds", "2", "--output", "json"])
+    answer = json.loads(capsys.readouterr().out)
+
+    assert ended.value.code in {None, 0}
+    assert answer["tcp_over_plain_tcp_spread"][0] <= answer["tcp_over_plain_tcp"]
+    assert answer["tcp_over_plain_tcp_cpu"] > 0
+
+
+def test_bench_tcp_stops_when_other_bytes_arrive(monkeypatch):
+    monkeypatch.setattr(Nest, "digest_source", lambda *_: 1)
+
+    with pytest.raises(BenchError, match="what arrived over TCP differs"):
+        network.bench_tcp(1, 1)
+
+
+def test_bench_plan_compiles_at_both_lengths(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "plan", "--rounds", "2", "--from", "pages-nhd", "--output", "json"])
+    answer = json.loads(capsys.readouterr().out)
+
+    assert ended.value.code in {None, 0}
+    assert answer["loops_at_32768_tokens"] == answer["loops_at_131072_tokens"]
+    assert answer["pieces_at_131072_tokens"] == 4 * answer["pieces_at_32768_tokens"]
+    assert answer["chosen_on_one_host_at_32768_tokens"] == "fused-copy"
+
+
+def test_a_system_library_that_is_there_is_not_fetched(tmp_path):
+    assert libraries.found((), tmp_path) == {}
+    if shutil.which("dpkg-query"):
+        assert libraries.found(("libc6",), tmp_path) == {}
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_system_library_that_nobody_has_is_an_error_that_says_so(tmp_path):
+    with pytest.raises(BenchError, match="apt-get: .*are its lists there"):
+        libraries.fetch(["no-such-library-anywhere"], tmp_path)
 
 
 @compiled

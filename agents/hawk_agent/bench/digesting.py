@@ -1,0 +1,51 @@
+"""What a full digest costs a copy, by the length of the runs that are hashed."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hawk_agent.bench.copying import memory, named
+from hawk_agent.bench.measure import Spread, interleave, local
+from hawk_agent.bench.workload import workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hawk_agent.bench.measure import Taken
+
+RUNS = {
+    2: ("row-major", "transposed", "float16"),
+    16: ("row-major", "tiles-16x16", "int8"),
+    32: ("row-major", "tiles-16x16", "float16"),
+    64: ("row-major", "tiles-32x32", "float16"),
+    256: ("pages-nhd", "row-major", "float16"),
+    4096: ("pages-hnd", "row-major", "float16"),
+}
+"""A pair for each length, in bytes, that is contiguous at both sides."""
+_KEY = 0x5EED
+
+
+def bench_digest(mebibytes: int, rounds: int) -> dict[str, Any]:
+    """The copy with its digest against the copy alone, as a share: ``digest_share_of_N_byte_runs``.
+
+    Raises:
+        LayoutError: the size isn't one that a benchmark takes.
+    """
+    works = {run: workload(*pair[:2], mebibytes, pair[2]) for run, pair in RUNS.items()}
+    source, target = (memory(mebibytes << 20) for _ in range(2))
+    content = np.random.default_rng(1).integers(0, 256, len(source), dtype=np.uint8)
+    np.frombuffer(source, np.uint8)[:] = content
+    cases: dict[str, Callable[[], Taken]] = {}
+    for run, work in works.items():
+        cases[f"copy {run}"] = local(partial(work.run, source, target))
+        cases[f"digest {run}"] = local(partial(work.run, source, target, _KEY))
+    found = interleave(cases, rounds)
+    answer: dict[str, Any] = {}
+    for run in RUNS:
+        over = found.speedup(f"copy {run}", f"digest {run}", cpu=True)
+        share = Spread(over.median - 1, over.low - 1, over.high - 1)
+        answer |= named(f"digest_share_of_{run}_byte_runs", share)
+    return answer

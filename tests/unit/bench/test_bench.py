@@ -96,7 +96,7 @@ def test_a_system_library_that_is_there_is_not_fetched(tmp_path):
 
 @pytest.mark.slow
 def test_a_system_library_that_nobody_has_is_an_error_that_says_so(tmp_path):
-    with pytest.raises(BenchError, match="apt-get: .*are its lists there"):
+    with pytest.raises(BenchError, match=r"apt-get: .*are its lists there"):
         libraries.fetch(["no-such-library-anywhere"], tmp_path)
 
 

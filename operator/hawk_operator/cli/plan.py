@@ -18,7 +18,7 @@ from hawk_operator.payoff.plan import Answer
 from hawk_operator.payoff.plan import answer as plan_answer
 from hawk_operator.payoff.question import ask
 from hawk_operator.payoff.recommend import Recommendation, recommend
-from hawk_operator.payoff.results import plan_data
+from hawk_operator.payoff.results import plan_data, tie_text
 from hawk_operator.payoff.scenario import Drafter
 from hawk_operator.payoff.turning import turning_points
 from hawk_operator.payoff.work import ModelWork
@@ -214,6 +214,8 @@ def _candidates(found: list[dict[str, Any]]) -> RenderableType:
         "#ITL ms",
         "#USD/M tokens",
         "#J/token",
+        "#up to tokens/s",
+        "ties, USD/h",
         "bottleneck or miss",
     )
     lines = (
@@ -224,6 +226,8 @@ def _candidates(found: list[dict[str, Any]]) -> RenderableType:
             figure(one["itl_ms"]),
             _ranged(one),
             figure(one["joules_per_token"], 2),
+            figure(one["most_output_tokens_per_second"], 0),
+            tie_text(one["ties"]),
             one["problem"] or one["bottleneck"],
         )
         for one in found

@@ -155,6 +155,7 @@ def _attention_ffn(scenario: Scenario, attention: Replica, ffn: Replica, shared_
         bottleneck=_busiest(split, found.batch),
         ports=scenario.link.rails * (prefills + attentions + ffns),
         link_utilisation=demand / min(prefills, attentions),
+        again=lambda other: _attention_ffn(other, attention, ffn, shared_by),
         details={
             "prefill_seconds": alone,
             "exposed_seconds": handover.exposed_seconds,
@@ -174,7 +175,7 @@ def _share(stage: Callable[[float], float], split: Stages, batch: float) -> floa
 
 def _busiest(split: Stages, batch: float) -> str:
     times = {
-        "attention devices": split.attention(batch),
+        str(Limit.ATTENTION): split.attention(batch),
         str(Limit.FFN): split.ffn(batch),
         "exchange over the link": split.exchange(batch),
     }

@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .scenario import Scenario
 
 __all__ = ["Candidate", "Kind", "PoolUse", "Standing"]
 
@@ -82,6 +88,8 @@ class Candidate:
     bottleneck: str = ""
     parts: dict[str, float] = field(default_factory=dict)
     """Times and sizes that the figures are made of; the unit is the key's last word."""
+    again: Callable[[Scenario], Candidate | None] | None = field(default=None, compare=False, repr=False)
+    """The same shape (devices a replica, shares, lengths) sized for another scenario; None: not possible."""
 
     @property
     def unpriced(self) -> str:

@@ -1,7 +1,4 @@
-"""How much more traffic the planned replicas carry within the objectives, and what stops them.
-
-Only for colocation and the plain split: the other ways are sized anew for each traffic.
-"""
+"""How much more traffic the planned replicas carry within the objectives, and what stops them."""
 
 from __future__ import annotations
 
@@ -22,7 +19,18 @@ __all__ = ["with_capacity"]
 
 MOST = 8.0
 """Times the present traffic up to which a capacity is looked for."""
-HALVINGS = 8
+HALVINGS = 7
+ROLES = {
+    "prefill": Limit.COMPUTE,
+    "both": Limit.COMPUTE,
+    "both, in turn": Limit.COMPUTE,
+    "target": Limit.COMPUTE,
+    "attention": Limit.ATTENTION,
+    "ffn": Limit.FFN,
+    "decode": Limit.DECODE,
+    "draft": Limit.DRAFT,
+}
+"""What a pool that needs more replicas lacks, where its way doesn't say it closer."""
 
 
 def with_capacity(candidate: Candidate, scenario: Scenario) -> Candidate:
@@ -56,7 +64,20 @@ def _stopper(candidate: Candidate, scenario: Scenario) -> Callable[[float], Limi
         return lambda factor: _whole(scenario.at(requests_per_second=rate * factor), replicas[0], counts[0])
     if candidate.kind is Kind.SPLIT:
         return lambda factor: _apart(scenario.at(requests_per_second=rate * factor), replicas, counts)
-    return None
+    again = candidate.again
+    if again is None:
+        return None
+    return lambda factor: _larger(candidate, again(scenario.at(requests_per_second=rate * factor)))
+
+
+def _larger(candidate: Candidate, grown: Candidate | None) -> Limit:
+    """Return what the pools lack for the traffic that `grown` was sized for."""
+    if grown is None:
+        return Limit.ITL
+    for pool, more in zip(candidate.pools, grown.pools, strict=True):
+        if more.replicas > pool.replicas:
+            return ROLES[pool.role]
+    return Limit.NONE if grown.standing is Standing.MEETS else Limit.COMPUTE
 
 
 def _whole(scenario: Scenario, replica: Replica, count: int) -> Limit:

@@ -82,6 +82,7 @@ def _drafted(scenario: Scenario, title: str, drafter: Drafter, length: int, batc
         problem=why_missed(scenario, here),
         bottleneck=str(here.mixed.decoding.limit) or "drafting and verifying",
         ports=2 * scenario.link.rails * here.replicas,
+        again=lambda other: _drafted(other, title, drafter, length, batch),
         details={
             "draft_tokens": float(length),
             "emitted_tokens": rounds.emitted,

@@ -45,6 +45,8 @@ def write(chart: Chart, path: Path) -> None:
         raise InputError(
             "--plot", f"{path} ends in none of {', '.join(FORMATS)}", "choose one of these endings"
         )
+    if not path.parent.is_dir():
+        raise InputError("--plot", f"{path} can't be written (no such folder)", "give a path that can be")
     try:
         if suffix == ".csv":
             path.write_text(as_csv(chart), encoding="utf-8")

@@ -86,6 +86,7 @@ def _flexible(scenario: Scenario, title: str, replica: Replica) -> Candidate | N
         bottleneck=str(Limit.COMPUTE),
         ports=scenario.link.rails * total,
         link_utilisation=link(total),
+        again=lambda other: _flexible(other, title, replica),
         details={
             "prefill_seconds": alone,
             "exposed_seconds": handover.exposed_seconds,

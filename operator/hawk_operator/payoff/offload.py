@@ -77,6 +77,7 @@ def _offload(scenario: Scenario, title: str, share: float) -> Candidate | None:
         bottleneck=str(here.mixed.decoding.limit or there.limit or Limit.COMPUTE),
         ports=scenario.link.rails * (here.replicas + count),
         link_utilisation=load,
+        again=lambda other: _offload(other, title, share),
         details={
             "prefill_seconds": here.mixed.prefill_seconds,
             "exposed_seconds": handover.exposed_seconds,

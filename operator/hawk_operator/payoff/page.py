@@ -12,6 +12,7 @@ from .amounts import amount, figure
 from .checks import InputError
 from .draw import as_svg
 from .plan_pictures import CHARTS
+from .results import tie_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -117,7 +118,8 @@ def _table(head: Sequence[Cell], rows: Iterable[tuple[str, Sequence[Cell]]]) -> 
 
 def _candidates(found: list[dict[str, Any]]) -> str:
     head = [("way", False), ("devices", False), ("TTFT ms", True), ("ITL ms", True), ("USD/M tokens", True)]
-    head += [("range", True), ("J/token", True), ("tokens/s", True), ("up to", True), ("bottleneck", False)]
+    head += [("range", True), ("J/token", True), ("tokens/s", True), ("up to", True)]
+    head += [("ties with the best at, USD/h", False), ("bottleneck", False)]
     rows = []
     for one in found:
         low, high = one["usd_per_million_tokens_low"], one["usd_per_million_tokens_high"]
@@ -131,6 +133,7 @@ def _candidates(found: list[dict[str, Any]]) -> str:
             (figure(one["joules_per_token"], 2), True),
             (figure(one["output_tokens_per_second"], 0), True),
             (figure(one["most_output_tokens_per_second"], 0), True),
+            (tie_text(one["ties"]), False),
             (one["problem"] or one["bottleneck"] or "", False),
         ]
         rows.append((one["standing"], cells))

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .candidate import Candidate, Standing
+from .ties import ties
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .assumptions import Assumption
     from .plan import Answer, Band
+    from .ties import Tie
     from .turning import Turn
 
-__all__ = ["candidate_data", "plan_data", "turn_data"]
+__all__ = ["candidate_data", "plan_data", "tie_text", "turn_data"]
 
 
 def plan_data(answer: Answer, turns: Sequence[Turn]) -> dict[str, Any]:
@@ -28,11 +30,30 @@ def plan_data(answer: Answer, turns: Sequence[Turn]) -> dict[str, Any]:
         "best_split": outcome.best_split.title if outcome.best_split else None,
         "best_whole": outcome.best_whole.title if outcome.best_whole else None,
         "candidates": [
-            candidate_data(one, band) for one, band in zip(answer.ranking, answer.bands, strict=True)
+            candidate_data(one, band) | {"ties": _tie(tie)}
+            for one, band, tie in zip(
+                answer.ranking, answer.bands, ties(answer.ranking, answer.scenario), strict=True
+            )
         ],
         "turning_points": [turn_data(turn) for turn in turns],
         "assumptions": [_assumption(one) for one in answer.assumptions],
     }
+
+
+def _tie(tie: Tie | None) -> dict[str, Any] | None:
+    if tie is None:
+        return None
+    return {
+        "with": tie.rival,
+        "accelerator_class": tie.device,
+        "now_usd_per_hour": tie.now_usd_per_hour,
+        "at_usd_per_hour": tie.at_usd_per_hour,
+    }
+
+
+def tie_text(tie: dict[str, Any] | None) -> str:
+    """Return a tie in a few words, empty where there is none."""
+    return "" if tie is None else f"{tie['accelerator_class']} at {tie['at_usd_per_hour']:,.3f}"
 
 
 def candidate_data(one: Candidate, band: Band | None) -> dict[str, Any]:

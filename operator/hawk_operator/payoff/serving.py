@@ -36,6 +36,9 @@ class Limit(StrEnum):
     COMPUTE = "prefill compute (TTFT)"
     LINK = "link"
     FFN = "FFN devices"
+    ATTENTION = "attention devices"
+    DECODE = "decode devices"
+    DRAFT = "drafting devices"
 
 
 @dataclass(frozen=True)

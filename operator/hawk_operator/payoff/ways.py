@@ -109,6 +109,7 @@ def finish(
     ports: int = 0,
     link_utilisation: float | None = None,
     details: dict[str, float] | None = None,
+    again: Callable[[Scenario], Candidate | None] | None = None,
 ) -> Candidate:
     """Return the candidate with its money and energy; budgets are checked here."""
     tokens = scenario.workload.tokens_per_second
@@ -132,6 +133,7 @@ def finish(
         link_utilisation=link_utilisation,
         bottleneck=bottleneck,
         parts=details or {},
+        again=again,
     )
 
 

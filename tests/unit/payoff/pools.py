@@ -5,6 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from hypothesis import settings
+
 from hawk_api.models import preset
 from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPoolSpec
 from hawk_operator.payoff.assumptions import Given
@@ -13,6 +15,8 @@ from hawk_operator.payoff.question import Question, ask
 if TYPE_CHECKING:
     from hawk_operator.payoff.scenario import Scenario
 
+FEW = settings(max_examples=30)
+"""For properties of smooth arithmetic among the fast tests: more examples take seconds and find nothing."""
 CLASSES = {
     "gpu": AcceleratorClassSpec.model_validate(
         {

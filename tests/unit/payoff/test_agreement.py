@@ -65,7 +65,12 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 @pytest.mark.parametrize(
-    ("rate", "prompt", "output"), [(20.0, 1500, 200), (30.0, 2048, 128), (12.0, 4096, 256)]
+    ("rate", "prompt", "output"),
+    [
+        (20.0, 1500, 200),
+        pytest.param(30.0, 2048, 128, marks=pytest.mark.slow),
+        pytest.param(12.0, 4096, 256, marks=pytest.mark.slow),
+    ],
 )
 def test_a_plan_and_a_simulation_agree(rate: float, prompt: int, output: int) -> None:
     """The same pools under the same steady traffic."""
@@ -79,6 +84,7 @@ def test_a_plan_and_a_simulation_agree(rate: float, prompt: int, output: int) ->
     assert plan.decoding.step_seconds == pytest.approx(fmean(gaps), rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_plan_holds_every_gap_and_a_simulation_each_requests_mean() -> None:
     """Why a plan may buy one decode replica more: its percentile is of gaps at the batch's peaks."""
     scenario = planned(30.0, 2048, 128)

@@ -135,6 +135,7 @@ class _Page(HTMLParser):
         self.loads += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href")]
 
 
+@pytest.mark.slow
 def test_a_page_is_one_file_with_verdict_table_and_pictures(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, sample: str
 ) -> None:
@@ -155,6 +156,7 @@ def test_a_page_is_one_file_with_verdict_table_and_pictures(
     assert all(address.startswith(("http://www.w3.org/", "http://www.w3.org")) for address in addresses)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chart", ["cost", "timeline", "roofline", "link"])
 def test_each_chart_is_drawn(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, sample: str, chart: str
@@ -164,6 +166,14 @@ def test_each_chart_is_drawn(
         assert runner(capsys)("plan", "-f", sample, *TRAFFIC, "--chart", chart, "--plot", str(path))[0] == 0
     assert ElementTree.fromstring(svg.read_text()).tag.endswith("svg")
     assert len(data.read_text().splitlines()) > 2
+
+
+def test_one_chart_is_drawn_among_the_fast_tests(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, sample: str
+) -> None:
+    svg = tmp_path / "c.svg"
+    assert runner(capsys)("plan", "-f", sample, *TRAFFIC, "--plot", str(svg))[0] == 0
+    assert ElementTree.fromstring(svg.read_text()).tag.endswith("svg")
 
 
 @pytest.mark.parametrize(

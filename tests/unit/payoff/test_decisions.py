@@ -21,6 +21,8 @@ from hawk_operator.payoff.decisions import (
     place_prefix,
 )
 
+from .pools import FEW
+
 GOOD = Path(True, True, True, True, 25e9)
 BUSY, FREE = DecodeLoad(step_seconds=30e-3), DecodeLoad(step_seconds=20e-3)
 
@@ -54,6 +56,7 @@ def test_protecting_others_can_move_a_decode_that_alone_would_stay() -> None:
 steps = st.floats(1e-3, 0.2)
 
 
+@FEW
 @given(steps, steps, st.floats(0, 5), st.floats(0, 5), st.floats(0, 5), st.floats(1, 5000))
 def test_the_sooner_completion_is_taken_and_break_even_breaks_even(
     here: float, there: float, queue_here: float, queue_there: float, exposed: float, tokens: float

@@ -20,6 +20,8 @@ from hawk_operator.payoff.drafting import (
     price_round,
 )
 
+from .pools import FEW
+
 ROUND = Round(
     draft_tokens=4,
     acceptance=0.8,
@@ -56,6 +58,7 @@ def test_drafting_under_verification_costs_no_time() -> None:
     assert shown.round_seconds - covered.round_seconds == pytest.approx(2e-3)
 
 
+@FEW
 @given(st.floats(0, 1), st.integers(1, 12))
 def test_accepted_tokens_are_the_sum_over_outcomes(acceptance: float, length: int) -> None:
     """Each outcome with its chance: i accepted then a refusal, or all accepted."""
@@ -63,11 +66,13 @@ def test_accepted_tokens_are_the_sum_over_outcomes(acceptance: float, length: in
     assert accepted_tokens(acceptance, length) == pytest.approx(sum(outcomes), abs=1e-12)
 
 
+@FEW
 @given(st.floats(0.01, 0.99), st.integers(1, 12))
 def test_acceptance_comes_back_from_its_mean(acceptance: float, length: int) -> None:
     assert acceptance_from_mean(accepted_tokens(acceptance, length), length) == pytest.approx(acceptance)
 
 
+@FEW
 @given(st.sampled_from([0.2, 0.6, 0.9]), st.integers(0, 2**32))
 def test_acceptance_is_learned_from_rounds(acceptance: float, seed: int) -> None:
     """Simulated rounds: the estimate is near the truth though rounds end at the first refusal."""
@@ -93,6 +98,7 @@ def test_newer_rounds_weigh_more() -> None:
     assert acceptance_from_counts(worse) < acceptance_from_counts(better)
 
 
+@FEW
 @given(st.floats(0, 1), st.integers(1, 8), st.floats(1e-4, 2e-2))
 def test_break_even_acceptance_breaks_even(acceptance: float, length: int, draft: float) -> None:
     round_ = replace(ROUND, acceptance=acceptance, draft_tokens=length, draft_seconds_per_token=draft)
@@ -103,6 +109,7 @@ def test_break_even_acceptance_breaks_even(acceptance: float, length: int, draft
         assert price_round(replace(round_, acceptance=least)).speedup == pytest.approx(1)
 
 
+@FEW
 @given(st.floats(0, 1), st.floats(0, 3e-2), st.integers(1, 10))
 def test_best_length_beats_every_other(acceptance: float, draft: float, longest: int) -> None:
     round_ = replace(ROUND, acceptance=acceptance, draft_seconds_per_token=draft)

@@ -21,6 +21,8 @@ from hawk_operator.payoff.exchange import (
     tokens_to_saturate,
 )
 
+from .pools import FEW
+
 
 def step(batch: int = 128, link: float = 25e9, **changes: float) -> Exchange:
     return Exchange(hidden_size=4096, layers=32, batch=batch, link_bytes_per_second=link, **changes)
@@ -62,6 +64,7 @@ def test_send_probability_as_published(experts: int, chosen: int, ranks: int, pr
     assert send_probability(experts, chosen, ranks) == pytest.approx(probability, abs=5e-6)
 
 
+@FEW
 @given(st.sampled_from([(4, 2), (6, 3), (8, 2), (8, 4), (9, 3)]), st.data())
 def test_send_probability_counted_out(shape: tuple[int, int], data: st.DataObject) -> None:
     """Every choice of experts, one by one: how many touch the first rank."""
@@ -163,6 +166,7 @@ def test_an_impossible_step_is_named(changes: dict[str, float], field: str) -> N
     assert caught.value.field == field
 
 
+@FEW
 @given(st.integers(1, 4096), st.floats(1e8, 1e12), st.floats(0, 1))
 def test_directions_of_an_exchange(batch: int, link: float, hidden: float) -> None:
     """Twice the batch is twice the bytes; twice the link half the time; all hidden, nothing exposed."""
@@ -173,6 +177,7 @@ def test_directions_of_an_exchange(batch: int, link: float, hidden: float) -> No
     assert times.exposed_seconds <= times.transfer_seconds
 
 
+@FEW
 @given(st.integers(1, 512), st.floats(1e9, 1e12), st.floats(1e-5, 1e-2), st.floats(0, 0.99))
 def test_break_evens_of_an_exchange_break_even(batch: int, link: float, saving: float, hidden: float) -> None:
     times = price_exchange(step(batch, link, ffn_saving_seconds=saving, hidden=hidden))
@@ -185,6 +190,7 @@ def test_break_evens_of_an_exchange_break_even(batch: int, link: float, saving: 
         assert hides.delta_seconds == pytest.approx(0, abs=1e-9 * times.transfer_seconds)
 
 
+@FEW
 @given(st.integers(1, 8), st.integers(1, 8))
 def test_more_ranks_never_lower_what_a_token_sends(chosen: int, doublings: int) -> None:
     ranks = [2**power for power in range(min(doublings, 6) + 1)]

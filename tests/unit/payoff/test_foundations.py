@@ -11,6 +11,8 @@ from hawk_operator.payoff.checks import InputError
 from hawk_operator.payoff.fits import distserve_opt13b_a100_prefill_ms
 from hawk_operator.payoff.roofline import Machine, Work, attainable_flops, mfu_limit, run_time, time_and_bound
 
+from .pools import FEW
+
 H100 = Machine(989e12, 3.35e12)
 TARIFF = economics.Tariff(years=4, usd_per_kwh=0.1, power_usage_effectiveness=1.3)
 
@@ -34,6 +36,7 @@ def test_roofline_of_the_two_devices() -> None:
     assert attainable_flops(1e4, H100) == 989e12
 
 
+@FEW
 @given(st.floats(1e6, 1e18), st.floats(1e3, 1e15), st.floats(0.01, 1), st.floats(0.01, 1))
 def test_run_time_is_the_slower_of_both(flops: float, nbytes: float, mfu: float, mbu: float) -> None:
     seconds, bound = time_and_bound(Work(flops, nbytes), Machine(1e15, 1e12, mfu, mbu))
@@ -65,6 +68,7 @@ def test_an_hourly_price_includes_everything_and_an_unknown_price_stays_unknown(
     assert cost(price_per_hour_usd=0) == 0
 
 
+@FEW
 @given(st.floats(1, 1e5), st.floats(0.1, 1e6))
 def test_twice_the_tokens_halve_cost_and_energy(amount: float, rate: float) -> None:
     assert economics.usd_per_million_tokens(amount, 2 * rate) == pytest.approx(

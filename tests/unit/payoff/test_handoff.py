@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from hawk_operator.payoff.checks import InputError
 from hawk_operator.payoff.handoff import Handoff, link_load, price_handoff
 
+from .pools import FEW
+
 MISTRAL_16K = 131072 * 16384
 LINK = 25e9
 
@@ -115,6 +117,7 @@ handoffs = st.builds(
 )
 
 
+@FEW
 @given(handoffs)
 def test_exact_arithmetic_gives_the_same(handoff: Handoff) -> None:
     """A recomputation in fractions, from the words and not from the code."""
@@ -128,6 +131,7 @@ def test_exact_arithmetic_gives_the_same(handoff: Handoff) -> None:
     assert times.delta_seconds == pytest.approx(float(visible - repaid), rel=1e-9, abs=1e-9 * float(crossing))
 
 
+@FEW
 @given(handoffs)
 def test_break_evens_break_even(handoff: Handoff) -> None:
     """Put back where it came from, every break-even makes the split a tie."""
@@ -146,6 +150,7 @@ def test_break_evens_break_even(handoff: Handoff) -> None:
         assert with_(saving_seconds_per_token=times.break_even_saving_exposed_seconds_per_token) == tie
 
 
+@FEW
 @given(handoffs, st.integers(1, 10**4))
 def test_directions(handoff: Handoff, more: int) -> None:
     """Twice the link halves the transfer; hiding all exposes nothing; longer outputs need no more saving."""
@@ -167,6 +172,7 @@ def test_directions(handoff: Handoff, more: int) -> None:
     assert times.exposed_seconds <= times.transfer_seconds
 
 
+@FEW
 @given(handoffs, st.sampled_from([2.0**-10, 0.5, 4.0, 1024.0]))
 def test_units_scale(handoff: Handoff, factor: float) -> None:
     """Bytes and bytes a second in another unit change no time."""
@@ -180,6 +186,7 @@ def test_units_scale(handoff: Handoff, factor: float) -> None:
     assert price_handoff(scaled).delta_seconds == price_handoff(handoff).delta_seconds
 
 
+@FEW
 @given(sizes, st.floats(0, 1e4), links, shares)
 def test_overlap_removes_no_bytes(nbytes: int, rate: float, link: float, hidden: float) -> None:
     """The link's load knows nothing of what is hidden."""

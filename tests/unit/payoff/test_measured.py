@@ -24,7 +24,7 @@ from hawk_operator.payoff.split import decode_side
 from hawk_operator.payoff.times import prefill_seconds, step_timer
 from hawk_operator.payoff.turning import turning_points
 
-from .pools import scenario
+from .pools import FEW, scenario
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +65,7 @@ def test_a_measured_time_stands_for_itself() -> None:
     assert timer(128) == pytest.approx(30e-3)
 
 
+@FEW
 @given(st.floats(1024, 4096), st.floats(2, 128))
 def test_between_points_times_are_linear(context: float, batch: float) -> None:
     (table,) = (one for one in tables(ROWS, MODEL) if one.device == "npu")

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from hawk_operator.payoff.checks import InputError
 from hawk_operator.payoff.pipeline import Timeline, chunk_timeline
 
+from .pools import FEW
+
 LAYER = 2 * 8 * 128 * 2 * 32768
 LINK = 50e9
 
@@ -89,6 +91,7 @@ def test_an_impossible_pipeline_is_named(changes: dict[str, object], field: str)
 layers = st.lists(st.integers(1, 1000), min_size=1, max_size=24)
 
 
+@FEW
 @given(layers, st.integers(1, 24), st.integers(1, 50), st.integers(1, 40), st.integers(1, 4))
 def test_a_reference_that_ticks_agrees(
     sizes: list[int], chunk: int, compute: int, rate: int, rails: int
@@ -115,6 +118,7 @@ def test_a_reference_that_ticks_agrees(
     assert timeline.resident_share == pytest.approx(whole / total)
 
 
+@FEW
 @given(layers, st.integers(1, 24), st.floats(0.01, 50), st.floats(1, 1e3), st.integers(1, 8))
 def test_directions_of_a_pipeline(
     sizes: list[int], chunk: int, compute: float, rate: float, rails: int

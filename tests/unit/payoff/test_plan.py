@@ -16,6 +16,7 @@ from hawk_operator.payoff.checks import InputError
 from hawk_operator.payoff.colocated import colocated
 from hawk_operator.payoff.plan import Verdict, answer, candidates, judge, rank
 from hawk_operator.payoff.split import sided, split
+from hawk_operator.payoff.ties import ties
 from hawk_operator.payoff.turning import turning_points, turns
 
 from .pools import CLASSES, class_with, pool, question, scenario
@@ -286,3 +287,47 @@ def test_every_input_is_listed_with_a_source() -> None:
     assert listed["prompt_tokens"].source == "given"
     assert listed["link_bytes_per_second"].source.startswith("default")
     assert listed["npu.price_per_hour_usd"].value == "unknown"
+
+
+def test_a_tie_is_one() -> None:
+    """At the price found both ways cost the same, recomputed from devices and prices alone."""
+    answered_ = answer(question(requests_per_second=100.0))
+    here = answered_.scenario
+    costs = {one.title: one.usd_per_hour for one in answered_.ranking}
+    found = [tie for tie in ties(answered_.ranking, here) if tie is not None]
+    assert found
+    for one, tie in zip(answered_.ranking, ties(answered_.ranking, here), strict=True):
+        if tie is None:
+            continue
+        rival = next(other for other in answered_.ranking if other.title == tie.rival)
+        change = tie.at_usd_per_hour - tie.now_usd_per_hour
+
+        def devices(of: Candidate, name: str = tie.device) -> int:
+            return sum(pool.devices for pool in of.pools if pool.device == name)
+
+        mine, other = costs[one.title], costs[rival.title]
+        assert mine is not None
+        assert other is not None
+        assert mine + change * devices(one) == pytest.approx(other + change * devices(rival))
+
+
+def test_every_way_that_meets_says_how_much_more_it_carries_and_what_stops_it() -> None:
+    """The same replicas at the traffic found still meet everything; a quarter more they don't carry."""
+    here = question(requests_per_second=100.0)
+    for one in answer(here).ranking:
+        if one.standing is not Standing.MEETS:
+            continue
+        assert one.most_tokens_per_second is not None
+        assert one.tokens_per_second is not None
+        assert one.most_tokens_per_second >= one.tokens_per_second
+        assert one.bottleneck
+        if one.again is None:
+            continue
+        most = one.most_tokens_per_second / one.tokens_per_second * 100.0
+        within = one.again(here.scenario.at(requests_per_second=most))
+        beyond = one.again(here.scenario.at(requests_per_second=most * 1.25))
+        assert within is not None
+        assert within.standing is Standing.MEETS
+        assert all(p.replicas <= q.replicas for p, q in zip(within.pools, one.pools, strict=True))
+        if beyond is not None and beyond.standing is Standing.MEETS:
+            assert any(p.replicas > q.replicas for p, q in zip(beyond.pools, one.pools, strict=True))

@@ -39,6 +39,7 @@ from hawk_agent.transports.verbs.queue_pair import Timeouts
 from hawk_agent.transports.verbs.windows import Window
 from tests.unit.verbs.ends import Pair, drain
 
+from .test_path_failures import link, wired
 from .test_verbs_transfer import PATIENT, infos
 
 if TYPE_CHECKING:
@@ -153,39 +154,20 @@ def test_a_receiver_that_does_not_look(bench: Bench):
     bench.works_again()
 
 
-def test_a_link_that_goes_down(bench: Bench, rxb: Port):
+def test_a_link_that_goes_down(bench: Bench, rxa: Port, rxb: Port):
     """Down for longer than all retries take; up again, the pair recovers."""
-    interface = (Path("/sys/class/infiniband") / rxb.device / "ports/1/gid_attrs/ndevs/0").read_text().strip()
     bench.pair.timeouts = BRISK
     bench.pair.recover()
-    routes = subprocess.run(
-        ["ip", "route", "show", "table", "all", "dev", interface], capture_output=True, text=True, check=True
-    ).stdout
-    neighbours = {
-        name: subprocess.run(
-            ["ip", "neighbour", "show", "nud", "permanent", "dev", name],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.split()
-        for name in ("va", "vb")
-    }
     posting = bench.post()
     posting.step(4)
-    subprocess.run(["ip", "link", "set", interface, "down"], check=True)
+    link(rxb, "down")
     try:
-        bench.fails(posting, PeerUnreachableError, FlushedError, CompletionError)
+        bench.fails(posting, PeerUnreachableError, FlushedError)
+        events = list(iter(bench.pair.b.device.event, None))
     finally:
-        subprocess.run(["ip", "link", "set", interface, "up"], check=True)
-        for line in routes.splitlines():
-            words = line.split()
-            if "table" in words and words[words.index("table") + 1].isdigit():
-                subprocess.run(["ip", "route", "replace", *words, "dev", interface], check=True)
-        for name, (address, _, mac, *_rest) in neighbours.items():
-            subprocess.run(
-                ["ip", "neighbour", "replace", address, "lladdr", mac, "dev", name, "nud", "permanent"],
-                check=True,
-            )
+        link(rxb, "up")
+        wired(rxb, rxa)
+        wired(rxa, rxb)
     for _ in range(100):
         try:
             bench.pair.b.device.check()
@@ -195,6 +177,8 @@ def test_a_link_that_goes_down(bench: Bench, rxb: Port):
         else:
             break
     bench.works_again()
+
+    assert ("port-error", 1) in events
 
 
 CHILD = """

@@ -171,7 +171,7 @@ def test_pyverbs_reaches_memory_that_we_registered(ends: tuple[End, Other]):
         pieces = [SGE(data.ctypes.data, 60, near.lkey), SGE(data.ctypes.data + 60, 40, near.lkey)]
         word = int.from_bytes(IMMEDIATE.to_bytes(4, "big"), "little")
         wr = SendWR(wr_id=1, opcode=opcode, num_sge=2, sg=pieces, send_flags=flags, imm_data=word)
-        wr.set_wr_rdma(there.rkey_of(0), landed.ctypes.data)
+        wr.set_wr_rdma(there.remote_keys[0].key, landed.ctypes.data)
         other.qp.post_send(wr)
         assert other.poll().status == other.e.IBV_WC_SUCCESS
         for _ in range(600):

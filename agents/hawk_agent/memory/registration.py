@@ -95,14 +95,6 @@ class Registered:
                 return at, nbytes, part
         raise MemoryRegistrationError(f"offset {offset} is outside the {self.nbytes} bytes registered")
 
-    def lkey_of(self, offset: int) -> int:
-        """The lkey of the part that an offset is in."""
-        return self.part(offset)[2].lkey
-
-    def rkey_of(self, offset: int) -> int:
-        """The rkey of the part that an offset is in."""
-        return self.part(offset)[2].rkey
-
     def close(self) -> None:
         """Deregister; again is fine. MemoryRegistrationError while a window is bound to it."""
         while self._parts:

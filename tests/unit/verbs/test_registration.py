@@ -65,10 +65,10 @@ def test_a_pool_over_the_limit_becomes_parts_that_are_all_registered(fake: Fake)
         rng = np.random.default_rng(1)
         for offset in rng.integers(0, pool, 200).tolist():
             (key,) = [key for key in keys if key.offset <= offset < key.offset + key.nbytes]
-            assert made.rkey_of(offset) == key.key
-            assert made.lkey_of(offset) == made.local_keys[keys.index(key)].key
+            assert made.part(offset)[2].rkey == key.key
+            assert made.part(offset)[2].lkey == made.local_keys[keys.index(key)].key
         with pytest.raises(MemoryRegistrationError, match="outside"):
-            made.rkey_of(pool)
+            made.part(pool)
     assert fake.seen.registered == 0
     opened.close()
 
@@ -136,7 +136,7 @@ def test_each_registration_has_a_key_of_its_own(fake: Fake, opened: device.Devic
     keys = []
     for _ in range(3):
         with register(opened, buffer, buffer.nbytes, registration.DESTINATION) as made:
-            keys.append(made.rkey_of(0))
+            keys.append(made.remote_keys[0].key)
     assert len(set(keys)) == 3
 
 

@@ -11,7 +11,7 @@ qp = queue_pair.QueuePair(dev, depth, max_sge, cq, receives=64)
 qp.connect(peer_info, registration.Access.REMOTE_WRITE, queue_pair.Timeouts())   # qp.info goes to the peer
 local = posting.Local(region.nbytes, region.local_keys, blocks)
 remote = posting.Remote(nbytes, extents, blocks) # extents: registration.Extent(offset, nbytes, address, rkey)
-work = posting.post_nest(qp, nest, local, remote, direction="write", immediate=word)
+work = posting.Posting(qp, nest, local, remote, direction="write", immediate=word)
 dispatcher = completion.Dispatcher(cq, arrived=on_immediate, broken=on_failure); dispatcher.start()
 await dispatcher.drive(work)                     # or completion.finish(work) without an event loop
 qp.to_error(); await dispatcher.drained(qp); qp.reset(); qp.connect(...)          # fence, and again

@@ -234,12 +234,10 @@ static PyObject *context_limits(Context *self, PyObject *unused)
     const int error = as_errno(self->library->call.query_device(self->context, &a));
     if (error)
         return verbs_error(error);
-    return Py_BuildValue("{sK sK si si si si si si si si sI si sI sI}", "max_mr_size", (unsigned long long)a.max_mr_size,
-                         "page_size_cap", (unsigned long long)a.page_size_cap, "max_qp", a.max_qp, "max_qp_wr",
+    return Py_BuildValue("{sK si si si si si si si sI si sI}", "max_mr_size", (unsigned long long)a.max_mr_size, "max_qp_wr",
                          a.max_qp_wr, "max_sge", a.max_sge, "max_sge_rd", a.max_sge_rd, "max_cqe", a.max_cqe, "max_mr",
                          a.max_mr, "max_mw", a.max_mw, "max_qp_rd_atom", a.max_qp_rd_atom, "device_cap_flags",
-                         a.device_cap_flags, "ports", (int)a.phys_port_cnt, "vendor_id", a.vendor_id, "odp",
-                         odp_of(self->context));
+                         a.device_cap_flags, "ports", (int)a.phys_port_cnt, "odp", odp_of(self->context));
 }
 
 PyDoc_STRVAR(port_doc, "port(number) -> dict of the port's attributes, under the names of ibv_port_attr");
@@ -255,9 +253,8 @@ static PyObject *context_port(Context *self, PyObject *args)
     const int error = as_errno(self->library->call.query_port(self->context, number, &a));
     if (error)
         return verbs_error(error);
-    return Py_BuildValue("{si si si si sI si si si}", "state", a.state, "max_mtu", a.max_mtu, "active_mtu",
-                         a.active_mtu, "gid_tbl_len", a.gid_tbl_len, "max_msg_sz", a.max_msg_sz, "lid", (int)a.lid,
-                         "link_layer", (int)a.link_layer, "phys_state", (int)a.phys_state);
+    return Py_BuildValue("{si si si sI si si}", "state", a.state, "active_mtu", a.active_mtu, "gid_tbl_len", a.gid_tbl_len,
+                         "max_msg_sz", a.max_msg_sz, "lid", (int)a.lid, "link_layer", (int)a.link_layer);
 }
 
 PyDoc_STRVAR(gid_doc, "gid(port, index) -> (16 bytes, type: 0 IB, 1 RoCE v1, 2 RoCE v2, interface index)");
@@ -288,7 +285,7 @@ static PyObject *context_async_event(Context *self, PyObject *unused)
     const int error = as_errno(self->library->call.get_async_event(self->context, &event));
     if (error)
         return verbs_error(error);
-    const int of_port = event.event_type >= 8 && event.event_type <= 18 && event.event_type != 14 &&
+    const int of_port = event.event_type >= 9 && event.event_type <= 18 && event.event_type != 14 &&
                         event.event_type != 15 && event.event_type != 16;
     PyObject *found = Py_BuildValue("ii", event.event_type, of_port ? event.element.port_num : 0);
     self->library->call.ack_async_event(&event);

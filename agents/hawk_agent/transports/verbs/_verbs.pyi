@@ -2,8 +2,6 @@ from typing import Any, TypedDict
 
 class Limits(TypedDict):
     max_mr_size: int
-    page_size_cap: int
-    max_qp: int
     max_qp_wr: int
     max_sge: int
     max_sge_rd: int
@@ -13,18 +11,15 @@ class Limits(TypedDict):
     max_qp_rd_atom: int
     device_cap_flags: int
     ports: int
-    vendor_id: int
     odp: int
 
 class Port(TypedDict):
     state: int
-    max_mtu: int
     active_mtu: int
     gid_tbl_len: int
     max_msg_sz: int
     lid: int
     link_layer: int
-    phys_state: int
 
 class Library:
     def __init__(self, path: str, /) -> None: ...

@@ -193,19 +193,3 @@ class Posting:
     def nbytes(self) -> int:
         """Bytes of the requests built so far."""
         return self._cursor.nbytes
-
-
-def post_nest(
-    queue: QueuePair,
-    nest: Nest,
-    local: Local,
-    remote: Remote,
-    *,
-    direction: Literal["write", "read"] = "write",
-    immediate: int | None = None,
-    window: int | None = None,
-) -> Posting:
-    """Prepare a posting and take the first step; see `Posting`. `completion` drives it to its end."""
-    posting = Posting(queue, nest, local, remote, direction=direction, immediate=immediate, window=window)
-    posting.step()
-    return posting

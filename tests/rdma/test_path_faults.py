@@ -1,6 +1,8 @@
 """Random faults, one after the other over the same ports: success or a typed error each, and nothing leaks.
 
-HAWK_RDMA_FAULTS sets how many (20 unless given), HAWK_RDMA_SEED which. `make soak-rdma` does many.
+HAWK_RDMA_FAULTS sets how many (20 unless given), HAWK_RDMA_SEED which:
+
+    HAWK_RDMA_FAULTS=200 make test-rdma ARGS=tests/rdma/test_path_faults.py
 """
 
 from __future__ import annotations

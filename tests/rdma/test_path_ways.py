@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,3 +32,25 @@ async def test_each_way_translates(rxa: Port, rxb: Port, way: Way, fence: Kind) 
 
             assert bytes(destination.memory) == path.expected(moved, source, destination.nbytes)
             assert receiving.strays == 0
+
+
+async def test_transfers_in_both_directions_at_once_keep_apart(rxa: Port, rxb: Port) -> None:
+    """Connects that cross, immediates of several transfers, one port at each end."""
+    moved = path.translation(ROWS, TILES)
+    async with path.pair([rxa.device], [rxb.device]) as there:
+        back = path.Pair(there.receiver, there.sender, there.metrics)
+        with contextlib.ExitStack() as stack:
+            sources = [stack.enter_context(path.region(ROWS, seed=seed)) for seed in range(4)]
+            destinations = [stack.enter_context(path.region(TILES, spare=256)) for _ in sources]
+            ends = await asyncio.gather(
+                *(
+                    pair.move(moved, source, destination, chunk_layers=1)
+                    for pair, source, destination in zip(
+                        [there, back] * 2, sources, destinations, strict=True
+                    )
+                )
+            )
+
+            for source, destination in zip(sources, destinations, strict=True):
+                assert bytes(destination.memory) == path.expected(moved, source, destination.nbytes)
+            assert [receiving.strays for _, receiving in ends] == [0] * 4

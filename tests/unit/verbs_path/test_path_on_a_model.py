@@ -21,7 +21,10 @@ from tests.rdma.test_path_rails import (
     test_both_rails_carry,
     test_when_every_rail_has_failed_the_transfer_fails_with_the_last_reason,
 )
-from tests.rdma.test_path_ways import test_each_way_translates
+from tests.rdma.test_path_ways import (
+    test_each_way_translates,
+    test_transfers_in_both_directions_at_once_keep_apart,
+)
 
 __all__ = [
     "test_a_device_that_is_not_there_is_named_with_those_that_are",
@@ -38,6 +41,7 @@ __all__ = [
     "test_both_rails_carry",
     "test_each_registration_opens_as_little_as_its_use_needs_and_has_keys_of_its_own",
     "test_each_way_translates",
+    "test_transfers_in_both_directions_at_once_keep_apart",
     "test_when_every_rail_has_failed_the_transfer_fails_with_the_last_reason",
     "test_windows_open_the_leases_pages_alone",
 ]

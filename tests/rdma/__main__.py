@@ -37,6 +37,7 @@ from tests.cluster.progress import Progress
 from tests.cluster.supervisor import ProcessEndedError
 
 from . import guest, here
+from .image import environment_image
 from .kernel import kernel
 from .tools import tools
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "out" / "rdma"
+PYTEST = [sys.executable, "-m", "pytest", f"--junit-xml={RESULTS}/junit.xml", "-pno:cacheprovider"]
 PASSED_ON = ("CI", "HAWK_", "HYPOTHESIS_", "PYTEST_ADDOPTS")
 WORDS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -57,7 +59,9 @@ class Where(StrEnum):
     GUEST = "guest"
 
 
-app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+# \b keeps the next paragraph's lines as they are.
+HELP = (__doc__ or "").replace("\n\n    ", "\n\n\b\n    ")
+app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 Timeout = Annotated[float, typer.Option(help="Seconds, boot included, after which all is ended.")]
 At = Annotated[Where, typer.Option(envvar="HAWK_RDMA_WHERE", help="Here, in the guest, or the best (auto).")]
 Accelerator = Annotated[str, typer.Option(envvar="HAWK_RDMA_ACCELERATOR", help="QEMU's: tcg, or kvm.")]
@@ -83,8 +87,7 @@ def suite(
     words = arguments or []
     if not any(Path(word.partition("::")[0]).exists() for word in words):
         words = ["tests/rdma", *words]
-    pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
-    _run([*pytest, f"--junit-xml={RESULTS}/junit.xml", *words], timeout, where, accelerator)
+    _run([*PYTEST, *plugins(words), *words], timeout, where, accelerator)
 
 
 @app.command(context_settings=WORDS)
@@ -111,9 +114,19 @@ def any_command(
     _run(command, timeout, where, accelerator)
 
 
+def plugins(words: list[str]) -> list[str]:
+    """The plugins for these arguments: loading all that are installed takes an emulated guest a minute."""
+    found = [f"-p{name}" for name in ("pytest_asyncio.plugin", "pytest_timeout", "_hypothesis_pytestplugin")]
+    for option, plugin in {"--cov": "pytest_cov.plugin", "--reruns": "pytest_rerunfailures"}.items():
+        if any(word.startswith(option) for word in words):
+            found.append(f"-p{plugin}")
+    return found
+
+
 def _machine(accelerator: str) -> guest.Machine:
     progress = Progress()
-    return guest.Machine(kernel(progress), tools(progress), accelerator)
+    image = environment_image(Path(sys.prefix), progress)
+    return guest.Machine(kernel(progress), tools(progress), image, accelerator)
 
 
 def _run(command: list[str], timeout: float, where: Where, accelerator: str) -> NoReturn:
@@ -147,6 +160,7 @@ def environment() -> dict[str, str]:
         **ours,
         "LANG": "C.UTF-8",
         "COLUMNS": "130",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTHONUNBUFFERED": "1",
         "COVERAGE_FILE": str(RESULTS / ".coverage"),
     }

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 DEVICES = os.environ.get("HAWK_RDMA_DEVICES", "")
 DEBIAN_PACKAGES = "/usr/lib/python3/dist-packages"
+HERE = Path(__file__).parent
+RIG_TESTS = HERE / "rig"
 NOT_HERE = pytest.StashKey[bool]()
 
 
@@ -27,10 +29,15 @@ class Port:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave this folder's tests out where no devices were given."""
-    if DEVICES or not collection_path.match("test_*.py"):
+    """Leave this folder's tests out where no devices were given, and the guest's own where some were."""
+    if not collection_path.match("test_*.py"):
         return None
-    config.stash[NOT_HERE] = True
+    if collection_path.is_relative_to(RIG_TESTS):
+        return bool(DEVICES) or None
+    if DEVICES:
+        return None
+    asked = [Path(argument.partition("::")[0]).absolute() for argument in config.args]
+    config.stash[NOT_HERE] = any(collection_path.is_relative_to(path) for path in asked)
     return True
 
 
@@ -41,11 +48,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.line('they need RDMA devices: make test-rdma ARGS="tests/rdma/... -k ..."')
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test here, so that `-m "not rdma"` leaves them out where there are devices."""
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.rdma)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark every test here, so that `-m "not rdma"` leaves them out where there are devices.
+
+    A file that is named on the command line is collected whatever is said above; it is left out here.
+    """
+    ours = [item for item in items if item.path.is_relative_to(HERE) and RIG_TESTS not in item.path.parents]
+    for item in ours:
+        item.add_marker(pytest.mark.rdma)
+    if ours and not DEVICES:
+        config.stash[NOT_HERE] = True
+        config.hook.pytest_deselected(items=ours)
+        items[:] = [item for item in items if item not in ours]
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 META_PACKAGES = ("linux-image-amd64", "linux-image-generic")
 MODULES = (
-    "virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_rng",
+    "virtio_pci", "virtio_blk", "ext4", "9pnet_virtio", "9p", "overlay", "virtio_rng",
     "crc32_generic", "crc32c_generic", "ib_uverbs", "rdma_ucm", "rdma_rxe", "veth", "sch_netem",
 )  # fmt: skip
 UNPACK_SECONDS = 120.0

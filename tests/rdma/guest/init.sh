@@ -11,9 +11,12 @@ while read -r module; do
 done </modules/order
 
 nine=trans=virtio,version=9p2000.L,msize=512000
-share() { # TAG OPTIONS: mount a share of the host
+share() { # TAG OPTIONS: mount a share of the host, or a disk
   $b mkdir -p "/shares/$1"
-  $b mount -t 9p -o "$nine,$2" "$1" "/shares/$1"
+  case $1 in
+    vd?) $b mount -t ext4 -o ro "/dev/$1" "/shares/$1" ;;
+    *) $b mount -t 9p -o "$nine,$2" "$1" "/shares/$1" ;;
+  esac
 }
 
 root=/root
@@ -26,7 +29,7 @@ $b ln -s /run $root/var/run
 share control cache=none
 $b mount -o bind /shares/control $root/control
 
-# A line a mount: the target, then the tags of the shares that lie there, the uppermost first. What the guest
+# A line a mount: the target, then the shares or disks that lie there, the uppermost first. What the guest
 # writes goes to its own memory.
 while IFS='	' read -r target tags; do
   layers=

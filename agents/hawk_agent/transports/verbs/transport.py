@@ -196,15 +196,20 @@ class Verbs(Transport):
     def _tell(self, decision: Decision, translation: Translation) -> None:
         """Explain a decision when it is the first of its kind."""
         layouts = f"{translation.source.layout.notation} to {translation.destination.layout.notation}"
-        kind = f"{layouts} {decision.way.value}"
-        if kind in self._told:
+        if not self._first(f"{layouts} {decision.way.value}"):
             return
-        if len(self._told) >= MOST_TOLD:
-            self._told.clear()
-        self._told.add(kind)
         log.info("verbs: %s: %s, %s", layouts, decision.way.value, decision.why)
         if decision.warning:
             log.warning("verbs: %s: %s", layouts, decision.warning)
+
+    def _first(self, told: str) -> bool:
+        """Whether this is told for the first time; what comes with every transfer needs no line each time."""
+        if told in self._told:
+            return False
+        if len(self._told) >= MOST_TOLD:
+            self._told.clear()
+        self._told.add(told)
+        return True
 
     def _lanes(self, most: int, make: Callable[[Port], Lane]) -> list[Lane]:
         """A lane on each port that can be used, up to so many. The last problem when none can."""
@@ -269,7 +274,8 @@ class Verbs(Transport):
         table = translation.destination.table
         choice = choose(translation.nest, table, windows=windows, forced=self._fence)
         self._metrics.fences.labels(choice.kind.value).inc()
-        log.debug("verbs: the lease's fence is %s: %s", choice.kind.value, choice.why)
+        if self._first(f"{translation.destination.layout.notation} {choice.kind.value}"):
+            log.info("verbs: a lease's fence is %s: %s", choice.kind.value, choice.why)
         return choice
 
     def forecast(self, translation: Translation, offer: peer_pb2.Offer) -> Forecast | None:

@@ -26,7 +26,7 @@ static const char *read_program(const int64_t **words, const int64_t *end, Progr
 }
 
 /* The bytes of a program, or -1 if they don't fit a number. */
-static int64_t program_bytes(const Program *p)
+static inline int64_t program_bytes(const Program *p)
 {
     __int128 bytes = p->run;
     for (int i = 0; i < p->loops; i++)

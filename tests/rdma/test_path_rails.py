@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hawk_agent.layouts import Layout
 from hawk_agent.streaming import chunks as chunking
-from hawk_agent.transports.verbs.queue_pair import Timeouts
+from hawk_agent.transports.verbs.errors import QueuePairStateError
+from hawk_agent.transports.verbs.queue_pair import QueuePair, Timeouts
 from hawk_agent.transports.verbs.rails import RailsExhaustedError
 from hawk_agent.transports.verbs.strategy import Way
 
@@ -92,4 +93,28 @@ async def test_a_sender_with_more_rails_than_the_receiver_uses_as_many(rxa: Port
             sending, _ = await pair.move(moved, source, destination)
 
             assert len(sending.lanes) == 1
+            assert bytes(destination.memory) == path.expected(moved, source, destination.nbytes)
+
+
+@pytest.mark.parametrize("way", [Way.GATHER, Way.SCATTER])
+@pytest.mark.parametrize("at", ["sender", "receiver"])
+async def test_a_rail_that_cannot_connect_is_left_out(
+    rxa: Port, rxb: Port, way: Way, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = QueuePair.connect
+
+    def connect(queue: QueuePair, *arguments: Any, **named: Any) -> None:
+        if queue.device is refusing:
+            raise QueuePairStateError(f"{queue}: RTR refused")
+        real(queue, *arguments, **named)
+
+    monkeypatch.setattr(QueuePair, "connect", connect)
+    moved = path.translation(ROWS, TILES)
+    with path.region(ROWS, seed=1) as source, path.region(TILES, spare=512) as destination:
+        async with path.pair(
+            [rxa.device, rxb.device], [rxb.device, rxa.device], strategy=way, timeouts=BRIEF
+        ) as pair:
+            refusing = (pair.sender if at == "sender" else pair.receiver).ports[1].device
+            await pair.move(moved, source, destination, chunk_layers=1)
+
             assert bytes(destination.memory) == path.expected(moved, source, destination.nbytes)

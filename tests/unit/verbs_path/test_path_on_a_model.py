@@ -17,6 +17,7 @@ from tests.rdma.test_path_fences import (
 )
 from tests.rdma.test_path_rails import (
     test_a_failed_rails_work_goes_over_the_other,
+    test_a_rail_that_cannot_connect_is_left_out,
     test_a_sender_with_more_rails_than_the_receiver_uses_as_many,
     test_both_rails_carry,
     test_when_every_rail_has_failed_the_transfer_fails_with_the_last_reason,
@@ -34,6 +35,7 @@ __all__ = [
     "test_a_gid_that_moved_is_found_anew",
     "test_a_gid_that_moves_under_a_transfer_does_not_stop_what_is_connected",
     "test_a_late_write_is_refused_and_changes_nothing",
+    "test_a_rail_that_cannot_connect_is_left_out",
     "test_a_receiver_without_receives_is_given_up_after_the_retries",
     "test_a_sender_with_more_rails_than_the_receiver_uses_as_many",
     "test_a_source_that_was_given_back_is_not_read_any_more",

@@ -61,6 +61,7 @@ demo-rdma: $(STAMP) ## the demo's transfer and kill steps over verbs, in a guest
 .PHONY: test-rdma
 test-rdma: $(STAMP) ## the RDMA suite on SoftRoCE, in a guest (ARGS: pytest's own, as in "tests/rdma/test_rig.py -k active")
 	@$(BIN)/python -m tests.rdma test $(ARGS)
+	@$(if $(ARGS),,$(BIN)/python -m pytest tests/rdma/rig)
 
 .PHONY: lint
 lint: $(STAMP) ## ruff, import contracts, YAML, shell, generated files current
@@ -86,6 +87,10 @@ bench: $(STAMP) ## ours, the peers and the limit, interleaved; JSON and a plot i
 .PHONY: bench-policies
 bench-policies: $(STAMP) ## the ratio's policy beside those in use today, on generated traffic and ARGS=trace-file
 	@$(BIN)/python -m hawk_operator.simulate.bench $(ARGS)
+
+.PHONY: soak-scale
+soak-scale: $(STAMP) ## 1,000 pools and 10,000 nodes under one operator; figures in out/scale.json (half an hour)
+	@$(BIN)/python -m tests.cluster.scale $(ARGS)
 
 .PHONY: soak-transfers
 soak-transfers: $(STAMP) ## 500 transfers of random shape over shared memory and TCP, compared with an oracle (HAWK_SOAK=N)

@@ -29,3 +29,6 @@ FORCE_RATIO: Final = PREFIX + "force-ratio"
 
 SHIPPED: Final = PREFIX + "shipped"
 """Label on AcceleratorClasses that the operator applies and keeps current."""
+
+SOURCE: Final = PREFIX + "source"
+"""Annotation on a shipped AcceleratorClass: where its figures are from."""

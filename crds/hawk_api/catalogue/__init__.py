@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from hawk_api.labels import SOURCE
 from hawk_api.v1alpha1 import AcceleratorClass
 
 if TYPE_CHECKING:
@@ -33,4 +34,11 @@ def manifests() -> list[dict[str, object]]:
     return list(yaml.load_all(text, _LOADER))
 
 
-__all__ = ["manifests", "shipped"]
+@cache
+def sources() -> Mapping[str, str]:
+    """Where each shipped class's figures are from, by name."""
+    made = map(AcceleratorClass.model_validate, manifests())
+    return MappingProxyType({one.metadata.name: (one.metadata.annotations or {})[SOURCE] for one in made})
+
+
+__all__ = ["manifests", "shipped", "sources"]

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_type_hi
 
 import typer
 
-from hawk_api.catalogue import shipped
+from hawk_api.catalogue import shipped, sources
 from hawk_api.models import ConfigError, parse_config, preset
 from hawk_operator.cli.output import Output, OutputOption, emit, fail, rows
 from hawk_operator.payoff import pictures, reports
 from hawk_operator.payoff.aiconfigurator import Asked, estimator
 from hawk_operator.payoff.aiconfigurator import rows as rows_of
+from hawk_operator.payoff.amounts import amount
 from hawk_operator.payoff.checks import InputError, whole
 from hawk_operator.payoff.draw import write
 from hawk_operator.payoff.inputs import AfdInputs, PdInputs, PipelineInputs, TdInputs
@@ -246,6 +247,51 @@ def systems(output: OutputOption = Output.TABLE) -> None:
         return rows(None, ("split", "first", "unknown", "second", "unknown", "system"), lines)
 
     emit({"pairs": listed}, output, table)
+
+
+@app.command()
+def devices(output: OutputOption = Output.TABLE) -> None:
+    """Shipped AcceleratorClasses: their figures, and where these are from."""
+    from_ = sources()
+    listed: list[dict[str, Any]] = [
+        {
+            "accelerator_class": name,
+            "description": spec.description,
+            "flops": {str(kind): float(rate) for kind, rate in (spec.flops or {}).items()},
+            "memory_bytes": _number(spec.memory),
+            "bandwidth_bytes_per_second": _number(spec.bandwidth),
+            "power_watts": _number(spec.power),
+            "price_usd": _number(spec.price),
+            "source": from_[name],
+        }
+        for name, spec in shipped().items()
+    ]
+
+    def shown(value: float | None, unit: str) -> str:
+        return "" if value is None else amount(value, unit)
+
+    def table() -> Table:
+        lines = (
+            (
+                one["accelerator_class"],
+                shown(max(one["flops"].values(), default=None), "FLOP/s"),
+                shown(one["memory_bytes"], "bytes"),
+                shown(one["bandwidth_bytes_per_second"], "bytes/s"),
+                shown(one["power_watts"], "W"),
+                shown(one["price_usd"], "USD"),
+                one["source"],
+            )
+            for one in listed
+        )
+        return rows(
+            None, ("class", "#best rate", "#memory", "#bandwidth", "#power", "#price", "source"), lines
+        )
+
+    emit({"devices": listed}, output, table)
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 @dataclass(frozen=True)

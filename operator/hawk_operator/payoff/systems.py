@@ -38,7 +38,8 @@ class Pair:
 
 H100, H200 = Named("NVIDIA H100", "h100-sxm5"), Named("NVIDIA H200", "h200-sxm")
 A100 = Named("NVIDIA A100", "a100-sxm4-80g")
-RUBIN, LPX = Named("NVIDIA Rubin"), Named("Groq LPX")
+RUBIN, LPX = Named("NVIDIA Rubin", "rubin"), Named("Groq LPX", "groq-3-lpu")
+GB200 = Named("NVIDIA GB200 NVL72", "gb200-nvl72")
 GPU = Named("a GPU")
 
 PAIRS: tuple[Pair, ...] = (
@@ -47,17 +48,15 @@ PAIRS: tuple[Pair, ...] = (
     Pair(Kind.SPLIT, Named("AWS Trainium2", "trainium2"), Named("Cerebras CS-3", "cerebras-cs3")),
     Pair(Kind.SPLIT, RUBIN, LPX),
     Pair(Kind.SPLIT, Named("NVIDIA B200", "b200-sxm"), Named("SambaNova SN40L", "sambanova-sn40l")),
-    Pair(Kind.SPLIT, H200, Named("SambaNova SN50")),
+    Pair(Kind.SPLIT, H200, Named("SambaNova SN50", "sambanova-sn50")),
     Pair(Kind.SPLIT, H100, A100, "Splitwise"),
-    Pair(
-        Kind.SPLIT, Named("NVIDIA A100", "a100-sxm4-80g"), Named("NVIDIA A100", "a100-sxm4-80g"), "DistServe"
-    ),
+    Pair(Kind.SPLIT, A100, A100, "DistServe"),
     Pair(Kind.ATTENTION_FFN, Named("NVIDIA H20", "h20-sxm"), Named("NVIDIA L40S", "l40s"), "MegaScale-Infer"),
     Pair(Kind.ATTENTION_FFN, RUBIN, LPX),
-    Pair(Kind.ATTENTION_FFN, Named("NVIDIA GB200 NVL72"), Named("NVIDIA GB200 NVL72"), "FastAFD"),
-    Pair(Kind.TARGET_DRAFT, GPU, Named("d-Matrix Corsair")),
+    Pair(Kind.ATTENTION_FFN, GB200, GB200, "FastAFD"),
+    Pair(Kind.TARGET_DRAFT, GPU, Named("d-Matrix Corsair", "d-matrix-corsair")),
     Pair(Kind.TARGET_DRAFT, RUBIN, LPX),
-    Pair(Kind.TARGET_DRAFT, Named("NVIDIA A800"), Named("Intel Xeon"), "DuoDecoding"),
+    Pair(Kind.TARGET_DRAFT, Named("NVIDIA A800", "a800-80g"), Named("Intel Xeon", "cpu"), "DuoDecoding"),
     Pair(Kind.TARGET_DRAFT, GPU, GPU, "EAGLE"),
 )
 """Every pair that is named, in the paper's order of splits."""

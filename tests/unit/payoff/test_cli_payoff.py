@@ -251,3 +251,27 @@ def test_named_systems_say_what_is_unknown(capsys: pytest.CaptureFixture[str]) -
     by_name = {device["name"]: device for device in devices}
     assert by_name["NVIDIA H100"]["unknown"] == []
     assert {pair["split"] for pair in pairs} == {"PrefillDecode", "AttentionFFN", "TargetDraft"}
+
+
+def test_every_shipped_device_says_where_its_figures_are_from(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = answered(runner(capsys), "payoff", "devices")["devices"]
+    assert [one["accelerator_class"] for one in listed] == list(shipped())
+    assert all(len(one["source"]) > 15 for one in listed)
+
+
+@pytest.mark.parametrize(
+    ("name", "memory", "bandwidth", "flops"),
+    [
+        ("gb200-nvl72", 13.4e12 / 72, 576e12 / 72, 720e15 / 2 / 72),
+        ("groq-3-lpu", 128e9 / 256, 40e15 / 256, 315e15 / 256),
+    ],
+)
+def test_a_class_that_is_part_of_a_rack_is_its_share(
+    capsys: pytest.CaptureFixture[str], name: str, memory: float, bandwidth: float, flops: float
+) -> None:
+    listed = {
+        one["accelerator_class"]: one for one in answered(runner(capsys), "payoff", "devices")["devices"]
+    }
+    assert listed[name]["memory_bytes"] == pytest.approx(memory, rel=0.01)
+    assert listed[name]["bandwidth_bytes_per_second"] == pytest.approx(bandwidth, rel=0.05)
+    assert listed[name]["flops"]["float8"] == pytest.approx(flops, rel=0.01)

@@ -61,6 +61,7 @@ class Seen(ctypes.Structure):
             "open",
             "bytes",
             "empty",
+            "faults",
         )
     )
 

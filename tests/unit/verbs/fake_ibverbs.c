@@ -34,7 +34,7 @@ API struct {
 
 /* What tests ask. */
 API struct {
-    int64_t executed, most_outstanding, most_pieces, most_bytes, lost, calls, flushed, registered, open, bytes, empty;
+    int64_t executed, most_outstanding, most_pieces, most_bytes, lost, calls, flushed, registered, open, bytes, empty, faults;
 } fake_seen;
 
 typedef struct {
@@ -265,7 +265,7 @@ static void work_off(Qp *qp, int64_t most)
         Request *r = &qp->ring[qp->done % RING];
         const int flushes = qp->qp.state == IBV_STATE_ERR;
         const int status = flushes ? IBV_DONE_FLUSHED : execute(r, qp);
-        fake_seen.flushed += flushes;
+        fake_seen.flushed += flushes, fake_seen.faults += status && !flushes;
         if (status)
             end_queue(qp);
         qp->done++;

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 GUARD = 64
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=30)
 @given(
     sides=pairs(),
     dtype=st.sampled_from(sorted(DTYPES)),

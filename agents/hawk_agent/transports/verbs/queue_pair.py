@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from dataclasses import dataclass
@@ -219,8 +220,9 @@ class QueuePair:
         posted afterwards is flushed, and says so of all before it.
         """
         if self._fenced and not self._marked and 0 < self.outstanding < self.depth:
-            self.raw.mark()
-            self._marked = True
+            with contextlib.suppress(OSError):  # no room just now: the next poll tries again
+                self.raw.mark()
+                self._marked = True
 
     def reset(self) -> int:
         """Back to RESET, to be connected anew with a new PSN; poll the flushed requests first.

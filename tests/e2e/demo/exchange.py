@@ -39,11 +39,12 @@ class Exchange:
         prompt = [int(token) for token in rng.integers(0, vocabulary, self.scale.prompt_tokens)]
         alone = self.workers["alone"]
         alone.start_ask("generate", prompt=prompt, count=self.scale.new_tokens)
-        ticket = self.reserve(name)
-        made = self.push(ticket, prompt)
-        received = self.workers["decode"].ask("decode", first=made["first"], count=self.scale.new_tokens)
-        result = self.workers["prefill"].ask("result")
-        expected = alone.answer()
+        try:
+            made = self.push(self.reserve(name), prompt)
+            received = self.workers["decode"].ask("decode", first=made["first"], count=self.scale.new_tokens)
+            result = self.workers["prefill"].ask("result")
+        finally:
+            expected = alone.answer()  # fetched in any case, or the next request would get it
         facts = {**made, **result, **received, "tokens_alone": expected["tokens"]}
         if not result["ok"] or not result["verified"]:
             raise DemoError(f"the transfer ended as {result['outcome']}: {result['message']}")

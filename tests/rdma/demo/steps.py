@@ -17,7 +17,9 @@ STEPS = [
     Step("wire", "two agents prove their RDMA path to each other"),
     Step("transfer", "prefill here, decode there: the same tokens as one process alone"),
     Step("restart", "the decode agent is killed, and is wired again when it comes back"),
+    Step("controls", "a transfer that is wrong on purpose is caught, each kind of wrong"),
 ]
+FAULTS = ("swap-heads", "drop-chunk")
 
 
 @dataclass
@@ -47,7 +49,7 @@ class Demo:
         for role in ("decode", "prefill", "alone"):
             stage.start_worker(role)
         started = time.monotonic()
-        self._until("both links verified", lambda: all(stage.verified(role) for role in NODES))
+        self._until("both links verified", lambda: all(map(stage.verified, NODES)))
         step.detail = (
             f"{stage.transports} on {' and '.join(dict.fromkeys(stage.devices.values()))}, "
             f"verified {time.monotonic() - started:.1f} s after the workers started"
@@ -69,10 +71,7 @@ class Demo:
         self._until("the prefill agent to notice", lambda: not stage.verified("prefill"))
         noticed = time.monotonic() - killed
         self.report.say(f"  noticed after {noticed:.1f} s")
-        stage.start_agent("decode", fault=self._fault("decode"))
-        started = time.monotonic()
-        self._until("both links verified again", lambda: all(stage.verified(role) for role in NODES))
-        rewired = time.monotonic() - started
+        rewired = self._return(self._fault("decode"))
         after = decode.ask("epoch")
         if before == after:
             raise DemoError(f"the agent restarted and still has epoch {after}")
@@ -85,6 +84,29 @@ class Demo:
         step.detail = (
             f"noticed in {noticed:.1f} s, verified {rewired:.1f} s after its return; tokens equal again"
         )
+
+    def controls(self, step: Step) -> None:
+        """The decode agent comes back with a fault in its data path: the request fails by its digest."""
+        for fault in FAULTS:
+            self.stage.agents.pop("decode").kill()
+            self._until("the prefill agent to notice", lambda: not self.stage.verified("prefill"))
+            self._return(fault)
+            try:
+                self.exchange.request(fault, prompt_seed=3)
+            except (RuntimeError, DemoError) as error:
+                if "digest-mismatch" not in str(error):
+                    raise
+                self.report.say(f"  {fault} is caught: {error}")
+            else:
+                raise DemoError(f"{fault}: nothing noticed that the KV is wrong")
+        step.detail = f"{' and '.join(FAULTS)} are caught by the digest"
+
+    def _return(self, fault: str) -> float:
+        """Start the decode agent again; returns the seconds until both links are verified."""
+        self.stage.start_agent("decode", fault=fault)
+        started = time.monotonic()
+        self._until("both links verified again", lambda: all(map(self.stage.verified, NODES)))
+        return time.monotonic() - started
 
     def _fault(self, role: str) -> str:
         return self.broken if role == "decode" and self.broken in {"swap-heads", "drop-chunk"} else ""

@@ -18,6 +18,7 @@ from hawk_api.catalogue import shipped
 from hawk_api.models.resolve import resolve
 from hawk_api.policy import Severity
 from hawk_api.v1alpha1 import AcceleratorClass, AcceleratorClassSpec, HawkPool
+from hawk_api.v1alpha1.enums import QueueOrder
 from hawk_api.validation import validate
 from hawk_operator.cli.output import Output, OutputOption, emit, fail, rows
 from hawk_operator.cli.validate import load as load_manifests
@@ -53,8 +54,14 @@ def simulate(
     ] = 60.0,
     link_gbps: Annotated[float, typer.Option(help="Rate of a prefill worker's link.")] = 360.0,
     ttft_stretch: Annotated[
-        float, typer.Option(help="A prompt may take so many times its own prefill, where that is longer.")
+        float, typer.Option(help="objectives.ttft.stretch for a pool that doesn't give it.")
     ] = 2.0,
+    queue_order: Annotated[
+        QueueOrder | None,
+        typer.Option(
+            help="How prompts wait; the pool's traffic.queueOrder where absent.", show_default=False
+        ),
+    ] = None,
     no_oracle: Annotated[
         bool, typer.Option("--no-oracle", help="Don't compute cost_over_oracle (quicker).")
     ] = False,
@@ -78,7 +85,13 @@ def simulate(
         fail(f"--policy: {error}")
     found = _trace(trace, seed, seconds)
     problem = _problem(pool, ttft_stretch, startup_seconds)
-    settings = Settings(startup_s=startup_seconds, link_bytes_per_second=link_gbps * 1e9 / 8)
+    if queue_order is not None:
+        problem = replace(problem, queue_order=queue_order)
+    settings = Settings(
+        startup_s=startup_seconds,
+        link_bytes_per_second=link_gbps * 1e9 / 8,
+        order=problem.queue_order,
+    )
     asked = names if no_oracle or "oracle" in names else [*names, "oracle"]
     with _bar(asked, len(found.requests)) as progress:
         scores = compare(Arena.of(found, problem, settings), asked, progress)
@@ -132,13 +145,11 @@ def _problem(path: Path | None, stretch: float, startup_s: float) -> Problem:
         fail(f"--pool: spec.model: {error}")
     problem = Problem.of(made, classes, geometry)
     for group in problem.groups:
-        if group.role == "Both":
-            fail(f"--pool: group {group.name} has role Both, which can't be simulated; split it")
         if lacking := group.worker.lacking():
             fail(f"--pool: group {group.name}: {group.device_class or 'no class'} lacks {', '.join(lacking)}")
     return replace(
         problem,
-        ttft=None if problem.ttft is None else replace(problem.ttft, stretch=stretch),
+        ttft=None if problem.ttft is None else replace(problem.ttft, stretch=problem.ttft.stretch or stretch),
         groups=tuple(replace(group, startup_s=startup_s) for group in problem.groups),
     )
 

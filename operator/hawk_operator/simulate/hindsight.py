@@ -38,6 +38,8 @@ _FINES = (1e-5, 1.0)
 """US dollars a late request: from no reason to add a worker to a reason for any."""
 _ENOUGH = 0.999
 """Share of sequences in time with which more decode workers are tried no further."""
+_BEYOND = (1.5, 2.5, 5.0)
+"""Fines over the one for GOOD: what a better attainment costs."""
 _NEAR = 1.15
 """How near the fine is found."""
 
@@ -82,6 +84,17 @@ def _least(most: int, good: Callable[[int], bool]) -> int:
 
 def oracle(trace: Trace, problem: Problem, settings: Settings, run: Try) -> tuple[Schedule, Score]:
     """The cheapest schedule found that reaches GOOD; the one with the fewest late where none does."""
+    found = oracle_curve(trace, problem, settings, run)
+    good = [one for one in found if one[1].of_attainable >= GOOD]
+    if good:
+        return min(good, key=lambda one: one[1].cost_usd)
+    return max(found, key=lambda one: one[1].of_attainable)
+
+
+def oracle_curve(
+    trace: Trace, problem: Problem, settings: Settings, run: Try
+) -> list[tuple[Schedule, Score]]:
+    """All schedules that the clairvoyant's search runs: its cost against attainment, the finest near GOOD."""
     path = _Path(trace, problem, settings)
     found: list[tuple[Schedule, Score]] = []
     for spare in _SPARES:
@@ -94,12 +107,10 @@ def oracle(trace: Trace, problem: Problem, settings: Settings, run: Try) -> tupl
             middle = math.sqrt(low * high)
             found.append(_tried(path, middle, spare, run))
             low, high = (low, middle) if found[-1][1].of_attainable >= GOOD else (middle, high)
+        found += [_tried(path, high * more, spare, run) for more in _BEYOND]
         if enough:
             break
-    good = [one for one in found if one[1].of_attainable >= GOOD]
-    if good:
-        return min(good, key=lambda one: one[1].cost_usd)
-    return max(found, key=lambda one: one[1].of_attainable)
+    return found
 
 
 def _tried(path: _Path, fine: float, spare: float, run: Try) -> tuple[Schedule, Score]:

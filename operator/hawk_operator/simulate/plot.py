@@ -17,7 +17,7 @@ _SLOT_S = 60.0
 
 
 def over_time(path: Path, trace: Trace, problem: Problem, scores: Sequence[Score]) -> None:
-    """Traffic above, prefill share of the workers in the middle, workers of each role below; a PNG."""
+    """Traffic above, prefill share of the workers in the middle, workers of each role below; PNG or SVG."""
     figure, axes = _figure(3)
     traffic, share, workers = axes
     slots = int(trace.seconds / _SLOT_S) + 1
@@ -54,7 +54,7 @@ def over_time(path: Path, trace: Trace, problem: Problem, scores: Sequence[Score
 
 
 def frontier(path: Path, title: str, found: Mapping[str, Sequence[Score]]) -> None:
-    """Cost against attainment: one point a setting, the settings of a policy joined; a PNG."""
+    """Cost against attainment: one point a setting, the settings of a policy joined; PNG or SVG."""
     figure, axes = _figure(1)
     for color, (name, scores) in zip(_colors(), found.items(), strict=False):
         ordered = sorted(scores, key=lambda s: s.cost_usd)
@@ -94,5 +94,7 @@ def _figure(rows: int):  # type: ignore[no-untyped-def]  # matplotlib gives Any
 def _save(figure, path: Path) -> None:  # type: ignore[no-untyped-def]
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
-    figure.savefig(path, dpi=110, metadata={"Software": None})
+    metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
+    with plt.rc_context({"svg.hashsalt": "hawk", "svg.fonttype": "none"}):
+        figure.savefig(path, dpi=110, metadata=metadata)
     plt.close(figure)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from hawk_api import ratio as ratios
@@ -12,7 +12,8 @@ from hawk_api.v1alpha1.enums import Role
 from hawk_operator.simulate import policies
 from hawk_operator.simulate.engine import Policy, Settings, Simulation
 from hawk_operator.simulate.hindsight import GOOD, oracle, static_best
-from hawk_operator.simulate.policies import Hawk, Knobs, PerRole, Schedule, fixed
+from hawk_operator.simulate.peers import dynamo
+from hawk_operator.simulate.policies import Hawk, Knobs, PerRole, Schedule, decode_side, fixed
 from hawk_operator.simulate.score import Score, score
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _PEERS: Mapping[str, tuple[Callable[[Knobs], dict[Role, policies.Measure]], poli
     "llm-d": (policies.by_utilisation, policies.llm_d),
     "aibrix": (policies.by_utilisation, policies.aibrix),
 }
-POLICIES = ("hawk", *_PEERS, "static-best", "oracle")
+POLICIES = ("hawk", *_PEERS, "dynamo", "static-best", "oracle")
 """Policies by name; besides them `fixed:A:B`, any ratio of prefill to decode."""
 TUNING_S = 600.0
 _USES = (0.3, 0.5, 0.7, 0.85)
@@ -120,6 +121,8 @@ def check(name: str) -> None:
 def _compete(arena: Arena, name: str, progress: Callable[[int], None] | None) -> Score:
     if name == "hawk":
         return arena.judge(Hawk(arena.problem), progress)
+    if name == "dynamo":
+        return _dynamo(arena, progress)
     if name == "static-best":
         return static_best(arena.problem, arena.judge)[1]
     if name == "oracle":
@@ -131,7 +134,7 @@ def _compete(arena: Arena, name: str, progress: Callable[[int], None] | None) ->
 
 def _fixed(arena: Arena, name: str, ratio: Fraction) -> Score:
     """A fixed ratio, as often as the first part needs."""
-    prefill, decode = (arena.problem.side(role)[0].name for role in (Role.PREFILL, Role.DECODE))
+    prefill, decode = arena.problem.side(Role.PREFILL)[0].name, decode_side(arena.problem)[0].name
     for times in range(1, 41):
         policy = fixed({prefill: times * ratio.numerator, decode: times * ratio.denominator}, name)
         if times == 40 or arena.tune(policy).of_attainable >= GOOD:
@@ -149,7 +152,7 @@ def _tuned(arena: Arena, name: str, progress: Callable[[int], None] | None) -> S
     start = arena.settings.initial
     least_p, least_d = (
         sorted({1, max(1, start[g.name] // 2), start[g.name]})
-        for g in (arena.problem.side(Role.PREFILL)[0], arena.problem.side(Role.DECODE)[0])
+        for g in (arena.problem.side(Role.PREFILL)[0], decode_side(arena.problem)[0])
     )
     most = 2 * max(start.values()) + 4
     knobs = Knobs(uses[1], fills[1], 1, 1, most)
@@ -175,6 +178,30 @@ def _tuned(arena: Arena, name: str, progress: Callable[[int], None] | None) -> S
     return replace(arena.judge(policy(knobs), progress), settings=settings)
 
 
+def _dynamo(arena: Arena, progress: Callable[[int], None] | None) -> Score:
+    """Dynamo's planner with the best settings of the first part; its environment is made at the first use."""
+    start = arena.settings.initial
+    least_p, least_d = (
+        sorted({1, start[groups[0].name]})
+        for groups in (arena.problem.side(Role.PREFILL), decode_side(arena.problem))
+    )
+    ttft = 1e3 * (arena.problem.ttft.target if arena.problem.ttft else 10.0)
+    itl = 1e3 * (arena.problem.itl.target if arena.problem.itl else 1.0)
+    tried = [
+        dynamo.Settings(interval, load, p, d, scale * ttft, itl, 2 * max(start.values()) + 4)
+        for interval, load in itertools.product((30, 60, 180), (False, True))
+        for p, d in itertools.product(least_p, least_d)
+        for scale in (0.5, 1.0)
+    ]
+    host = dynamo.Host()
+    try:
+        best = min(tried, key=lambda s: _rank(arena.tune(dynamo.Dynamo(arena.problem, host, s))))
+        found = arena.judge(dynamo.Dynamo(arena.problem, host, best), progress)
+    finally:
+        host.close()
+    return replace(found, settings=asdict(best))
+
+
 def _rank(found: Score) -> tuple[float, float]:
     """Good ones by cost, the others by what they miss."""
     missing = max(0.0, GOOD - found.of_attainable)
@@ -187,7 +214,7 @@ def _batch(arena: Arena) -> float:
     assert model is not None
     requests = arena.trace.requests
     context = sum(r.prompt + r.output / 2 for r in requests) / max(1, len(requests))
-    worker = arena.problem.side(Role.DECODE)[0].worker
+    worker = decode_side(arena.problem)[0].worker
     target = arena.problem.itl.target if arena.problem.itl else math.inf
     return float(
         max(1, min(worker.latency_batch(model, context, target), worker.memory_batch(model, context)))

@@ -13,6 +13,7 @@ from hawk_operator.cli.app import build
 from hawk_operator.simulate.engine import Settings
 from hawk_operator.simulate.generate import RAG, Stream, steady
 from hawk_operator.simulate.meter import Gauges
+from hawk_operator.simulate.peers import dynamo
 from hawk_operator.simulate.policies import Memory, RoleLook, aibrix, hpa, keda, llm_d
 from hawk_operator.simulate.run import Arena, UnknownPolicyError, check, compare
 from tests.unit.sizing.pools import pool
@@ -81,6 +82,26 @@ def test_steady_traffic_is_met_without_a_turn_and_near_the_clairvoyant():
     assert ours.of_attainable > 0.95
     assert known.cost_usd <= best.cost_usd
     assert ours.cost_usd < 2 * known.cost_usd
+
+
+@pytest.mark.slow
+def test_dynamos_own_planner_follows_the_load():
+    """Its own code, in an environment that is made at the first use."""
+    trace = Stream(steady(RAG, 4.0), 7).trace("steady", 400.0)
+    problem = pool()
+    arena = Arena(trace, problem, Settings(initial={"prefill": 1, "decode": 8}), 100.0)
+    host = dynamo.Host()
+    try:
+        first, second = (
+            arena.judge(dynamo.Dynamo(problem, host, dynamo.Settings(interval=60, ttft_ms=1200.0)))
+            for _ in range(2)
+        )
+    finally:
+        host.close()
+
+    assert first.timeline == second.timeline
+    assert first.timeline[-1][1]["prefill"] > 1
+    assert 1 <= first.timeline[-1][1]["decode"] < 16
 
 
 def command(*words: str):

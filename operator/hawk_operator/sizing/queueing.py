@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-NEVER = 1e-16
-"""Probability below which nobody waits: a thousand servers for a small load need no more steps."""
+NEVER = 1e-300
+"""Probability below which nobody waits, so that a thousand servers for a small load take few steps.
+
+This small, because a burst raises it to a power close to 0.
+"""
 
 
 def erlang_c(servers: int, load: float) -> float:

@@ -92,7 +92,7 @@ def from_cluster(reference: str) -> Subject:
     except (ApiCallError, ConfigError, OSError) as error:
         raise InputError("--live", f"{reference}: {error}", "check the name and the kubeconfig") from error
     pool = HawkPool.model_validate(body)
-    return _subject(body, bodies, given_by_status(pool.status))
+    return _subject(body, bodies, given_by_status(pool.status, pool.spec.transfer.rails))
 
 
 def _subject(body: dict[str, Any], bodies: Sequence[dict[str, Any]], measured: Given) -> Subject:

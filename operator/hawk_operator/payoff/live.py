@@ -20,8 +20,11 @@ NEEDED = {
 }
 
 
-def given_by_status(status: HawkPoolStatus) -> Given:
-    """Return the newest decision's inputs as a plan's; MissingInputError names what none of them has."""
+def given_by_status(status: HawkPoolStatus, rails: int = 1) -> Given:
+    """Return the newest decision's inputs as a plan's; MissingInputError names what none of them has.
+
+    A transfer's measured rate is that of its `rails` together; a plan's link is one of them.
+    """
     for decision in status.decisions:
         inputs = {name: _number(text) for name, text in decision.inputs.items()}
         if all(inputs.get(name) for name in NEEDED):
@@ -30,7 +33,7 @@ def given_by_status(status: HawkPoolStatus) -> Given:
                 prompt_tokens=max(1, round(inputs["promptTokensMean"] or 0)),
                 output_tokens=max(1, round(inputs["outputTokensMean"] or 0)),
                 dispersion=inputs.get("dispersion"),
-                link_bytes_per_second=inputs.get("linkBytesPerSecond"),
+                link_bytes_per_second=_rail(inputs.get("transferBytesPerSecond"), rails),
                 source=f"measured by the pool, decision of {decision.time:%Y-%m-%d %H:%M:%S} UTC",
             )
     named = ", ".join(NEEDED.values())
@@ -39,6 +42,10 @@ def given_by_status(status: HawkPoolStatus) -> Given:
         f"none of the {len(status.decisions)} kept decisions has {named} above 0",
         "set spec.traffic and wait for requests, or give them as options",
     )
+
+
+def _rail(rate: float | None, rails: int) -> float | None:
+    return rate / rails if rate else None
 
 
 def _number(text: str) -> float | None:

@@ -62,8 +62,13 @@ class _Compared:
         return costs[0] < costs[1]
 
 
-def given_by(window: Window, link_bytes_per_second: float | None = None) -> Given:
-    """Return a window's traffic as a plan's inputs; it must not be lost, its rate not zero."""
+def given_by(window: Window, link_bytes_per_second: float | None = None, *, rails: int = 1) -> Given:
+    """Return a window's traffic as a plan's inputs; it must not be lost, its rate not zero.
+
+    Without `link_bytes_per_second` (of one rail) the agents' measured transfers count, over `rails` rails.
+    """
+    if link_bytes_per_second is None and window.link.known:
+        link_bytes_per_second = window.link.get() / rails
     return Given(
         requests_per_second=window.arrivals.get(),
         prompt_tokens=max(1, round(window.prefill.prompt.get().mean)),
@@ -85,14 +90,15 @@ def condition(
     """Return whether the pool's split pays on `traffic`; pure, never raises for what users write.
 
     `traffic` is a window of measured traffic or figures given; None where a pool observes none.
-    `link_bytes_per_second` is the measured rate of one rail; None when it was never measured.
+    `link_bytes_per_second` is the measured rate of one rail; without it the window's measured transfers
+    count, and without these no rate is assumed.
     """
     lacking = _lacking(spec, traffic, geometry)
     if lacking is not None:
         return lacking
     assert geometry is not None
     assert traffic is not None
-    given = traffic if isinstance(traffic, Given) else given_by(traffic)
+    given = traffic if isinstance(traffic, Given) else given_by(traffic, rails=spec.transfer.rails)
     rate = link_bytes_per_second or given.link_bytes_per_second
     link = Given(link_bytes_per_second=rate or ANY_LINK, source="measured end to end")
     try:
@@ -162,6 +168,11 @@ def _prices_missing(compared: _Compared) -> str:
     )
 
 
+def _path(scenario: Scenario) -> str:
+    rate = scenario.link.bytes_per_second
+    return "" if rate >= ANY_LINK else f" over {scenario.link.rails} x {rate * 8 / 1e9:.3g} Gb/s measured"
+
+
 def _describe(scenario: Scenario, compared: _Compared) -> str:
     workload = scenario.workload
 
@@ -172,6 +183,6 @@ def _describe(scenario: Scenario, compared: _Compared) -> str:
 
     return (
         f"at {workload.requests_per_second:.3g} requests/s of {workload.prompt_tokens} + "
-        f"{workload.output_tokens} tokens: split {one(compared.apart)}; "
+        f"{workload.output_tokens} tokens{_path(scenario)}: split {one(compared.apart)}; "
         f"{compared.whole.title} {one(compared.whole)}"
     )

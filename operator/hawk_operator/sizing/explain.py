@@ -43,6 +43,8 @@ def inputs(problem: Problem, needs: Needs, window: Window, corrections: Mapping[
         for signal, state in (("Running", usage.running), ("KvUsage", usage.kv_usage)):
             if state.known:
                 found[f"{side}{signal}"] = state.get()
+    if window.link.known:
+        found["transferBytesPerSecond"] = window.link.get()
     if problem.link_bytes_per_second:
         found["linkBytesPerSecond"] = problem.link_bytes_per_second
     return found

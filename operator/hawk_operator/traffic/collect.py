@@ -138,6 +138,7 @@ class _Reader:
             burstiness=dispersion([one.requests for one in past]),
             burst_bin=self.window / 2,
             bins=past,
+            link=self._link(),
             warnings=tuple(self.warnings),
             round_trips=round_trips,
         )
@@ -170,6 +171,11 @@ class _Reader:
             silent=silent,
             by_pod=by_pod,
         )
+
+    def _link(self) -> Signal[float]:
+        found = [parse(sample.text, "transfer rate") for sample in self.answers.get(promql.LINK, ())]
+        known = [signal for signal in found if signal.known and signal.get() > 0]
+        return known[0] if known else missing("the agents counted no transfers")
 
     def _living(self, side: str) -> set[str] | None:
         groups = targets_of(side, self.groups)

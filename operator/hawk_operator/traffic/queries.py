@@ -20,6 +20,10 @@ HISTORY_S = 3600.0
 """How far back traffic is looked at in bins."""
 REQUESTS, PROMPTS, OUTPUTS = "bins/requests", "bins/prompt_tokens", "bins/output_tokens"
 
+LINK = "link/rate"
+TRANSFERS_S = 600.0
+"""How far back transfers are looked at: the path is what it is while no request comes."""
+
 HISTOGRAMS = {
     PREFILL: (presets.PROMPT, presets.TTFT, presets.PREFILL_TIME),
     DECODE: (presets.OUTPUT, presets.ITL, presets.TTFT),
@@ -34,7 +38,16 @@ def build(source: Source, groups: Sequence[GroupTarget], window: float) -> str:
         found = matchers(source, targets_of(side, groups))
         if found:
             parts += _side(source, side, found, duration(window))
+    if parts:
+        parts.append(tag(LINK, _transfer_rate(max(window, TRANSFERS_S))))
     return "\nor ".join(parts)
+
+
+def _transfer_rate(window: float) -> str:
+    """Bytes a second of a chunk from its announcement to its checked arrival, as the agents count it."""
+    span = duration(window)
+    nbytes = f'sum(rate(hawk_agent_transferred_bytes_total{{side="receive"}}[{span}]))'
+    return f"({nbytes} / (sum(rate(hawk_agent_chunk_seconds_sum[{span}])) > 0))"
 
 
 def _side(source: Source, side: str, found: Sequence[str], window: str) -> Iterable[str]:

@@ -72,6 +72,8 @@ class Window:
     burst_bin: float = 30.0
     bins: tuple[Bin, ...] = ()
     """The traffic of the last hour in such bins, oldest first; empty where it isn't known."""
+    link: Signal[float] = field(default_factory=lambda: missing(_NONE_ASKED))
+    """Bytes a second of one transfer's chunks over all its rails, arrival checked: the mean of all agents."""
     error: str = ""
     """Why the metrics store gave nothing at all; empty when it did."""
     answered: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -126,3 +127,14 @@ def test_a_lost_or_idle_window_is_unknown() -> None:
     assert (lost.status, idle.status) == (None, None)
     assert "prompt tokens" in lost.message
     assert "no requests arrive" in idle.message
+
+
+def test_measured_transfers_are_the_link() -> None:
+    """The agents' rate over the pool's rails decides as a given rate of one rail does, and is named."""
+    spec = pool(itl="25ms", transfer={"rails": 2})
+    classes = with_price("8", "0.5")
+    seen = replace(window(), link=value(100e9))
+    measured = judged(spec, classes, traffic=seen, link=None)
+    assert measured == judged(spec, classes, traffic=window(), link=50e9)
+    assert "over 2 x 400 Gb/s measured" in measured.message
+    assert judged(spec, classes, traffic=window(), link=None).status is None

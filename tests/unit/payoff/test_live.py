@@ -34,9 +34,9 @@ def test_the_newest_decision_with_traffic_is_read() -> None:
 
 
 def test_a_measured_link_is_read_too() -> None:
-    assert (
-        given_by_status(status(MEASURED | {"linkBytesPerSecond": "4.2e10"})).link_bytes_per_second == 4.2e10
-    )
+    """A transfer over two rails is twice as fast as one of them."""
+    found = given_by_status(status(MEASURED | {"transferBytesPerSecond": "4.2e10"}), rails=2)
+    assert found.link_bytes_per_second == 2.1e10
 
 
 @pytest.mark.parametrize("inputs", [{}, {"requestRate": "unbounded"}, {**MEASURED, "requestRate": "nan"}])

@@ -194,3 +194,18 @@ def test_a_query_of_the_user_may_give_a_plain_number():
 
     assert window.prefill.prompt.get().mean == 7000
     assert window.prefill.prompt.get().quantile(0.99) == 7000
+
+
+@pytest.mark.parametrize(("rate", "known"), [("2.5e10", True), ("NaN", False), ("0", False), ("fast", False)])
+def test_measured_transfers_are_read_and_nonsense_is_not_a_rate(rate, known):
+    window = look([*load(), series("link/rate", rate)])
+
+    assert window.link.otherwise(None) == (2.5e10 if known else None)
+    assert window.lost() == ""
+
+
+def test_without_transfers_there_is_no_rate():
+    window = look(load())
+
+    assert not window.link.known
+    assert "the agents counted no transfers" in window.link.detail

@@ -23,7 +23,8 @@ from hawk_operator.reconcile.case import Case
 from hawk_operator.reconcile.model import config_json
 from hawk_operator.reconcile.report import Reporter
 from hawk_operator.resources import POOL
-from hawk_operator.sizing import GroupObservation, History, decide
+from hawk_operator.sizing import GroupObservation, History
+from hawk_operator.sizing.api import decide
 from hawk_operator.workloads.drain import Work
 from hawk_operator.workqueue import Key, next_tick
 

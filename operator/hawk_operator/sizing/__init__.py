@@ -1,12 +1,21 @@
-"""From traffic to replicas: pure, explained, and within the limits."""
+"""From traffic to replicas: pure, explained, and within the limits. The operator's entry is `sizing.api`.
 
-from hawk_operator.sizing.api import decide
-from hawk_operator.sizing.decide import plan
-from hawk_operator.sizing.decision import Decision
-from hawk_operator.sizing.history import History
-from hawk_operator.sizing.problem import Group, GroupObservation, Objective, Problem
-from hawk_operator.sizing.roofline import ModelWork, Worker
-from hawk_operator.sizing.steps import Present, Step, next_step
+What is named here is loaded when it is asked for: the planner on a command line takes the roofline and the
+queues of this package, and would wait for numpy and the whole decision.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hawk_operator.sizing.decide import plan
+    from hawk_operator.sizing.decision import Decision
+    from hawk_operator.sizing.history import History
+    from hawk_operator.sizing.problem import Group, GroupObservation, Objective, Problem
+    from hawk_operator.sizing.roofline import ModelWork, Worker
+    from hawk_operator.sizing.steps import Present, Step, next_step
 
 __all__ = [
     "Decision",
@@ -19,7 +28,27 @@ __all__ = [
     "Problem",
     "Step",
     "Worker",
-    "decide",
     "next_step",
     "plan",
 ]
+
+_HOMES = {
+    "Decision": "decision",
+    "Group": "problem",
+    "GroupObservation": "problem",
+    "History": "history",
+    "ModelWork": "roofline",
+    "Objective": "problem",
+    "Present": "steps",
+    "Problem": "problem",
+    "Step": "steps",
+    "Worker": "roofline",
+    "next_step": "steps",
+    "plan": "decide",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

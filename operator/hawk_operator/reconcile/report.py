@@ -91,9 +91,9 @@ class Reporter:
 
     def write(self, body: Object, made: HawkPoolStatus) -> None:
         """Apply a status where it differs from the present one. A pool that is gone meanwhile is no error."""
-        wanted = self._context.shared.schema.fit(POOL.kind, "status", made.to_dict())
+        wanted = self._fitting(made)
         present = body.get("status")
-        if present and wanted == HawkPoolStatus.model_validate(present).to_dict():
+        if present and wanted == self._fitting(HawkPoolStatus.model_validate(present)):
             return
         metadata = {name: body["metadata"][name] for name in ("name", "namespace", "uid")}
         try:
@@ -104,6 +104,10 @@ class Reporter:
             return
         self._context.snapshot.put_pool(written)
         self._context.metrics.writes.labels("hawkpools", "status").inc()
+
+    def _fitting(self, status: HawkPoolStatus) -> Object:
+        """A status as far as the served CRD has its fields."""
+        return self._context.shared.schema.fit(POOL.kind, "status", status.to_dict())
 
     def event(self, body: Object, happening: Happening) -> None:
         """Say something about a pool once."""

@@ -17,6 +17,7 @@ from hawk_operator.reconcile.observe import Observer
 from hawk_operator.reconcile.pool import PoolReconciler
 from hawk_operator.reconcile.wiring import WiringReconciler
 from hawk_operator.resources import DEPLOYMENT, LEASE, NODE, POD, POOL, Kind
+from hawk_operator.schema_check import Schema
 from hawk_operator.settings import Settings
 from hawk_operator.snapshot import Snapshot
 from hawk_operator.workloads import children
@@ -173,3 +174,14 @@ def test_only_the_pools_on_a_node_hear_of_its_agent(api: Api, context: Context) 
     Marks(context, lambda: NOW).changed(NODE, "MODIFIED", body)
 
     assert {key.name for key in context.queue._agenda.due if key.kind == "pool"} == {"b"}
+
+
+def test_a_status_that_an_older_crd_cuts_is_not_written_again(api: Api, context: Context) -> None:
+    context.shared.schema = Schema({"HawkPool": frozenset({"status.decisions[].observed"})})
+    look(context)
+    look(context)
+    assert "observed" not in api.objects[POOL, "a"]["status"]["decisions"][0]
+    api.asked.clear()
+    look(context)
+
+    assert api.asked == []

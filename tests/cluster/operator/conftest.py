@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
+from tests.cluster.cluster import Cluster
+from tests.cluster.errors import MissingToolError
 from tests.cluster.ports import Ports
+from tests.cluster.scale.soak import install_crds
 from tests.cluster.supervisor import Supervisor
 from tests.cluster.waiting import until
 
@@ -18,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.cluster.cluster import Cluster
     from tests.cluster.fixtures import AddNode
 
 
@@ -80,6 +82,23 @@ def shared_operator(cluster: Cluster, crds: list[str]) -> Iterator[Running]:
         yield running
         print(f"---- operator\n{running.text()[-8000:]}")
     cluster.kubectl("delete", "namespace", system, "--wait=false")
+
+
+@pytest.fixture
+def bare_plane() -> Iterator[Cluster]:
+    """A control plane of this test's own, without our CRDs."""
+    try:
+        with Cluster.running() as plane:
+            yield plane
+    except MissingToolError as error:
+        pytest.skip(f"missing tool: {error}")
+
+
+@pytest.fixture
+def fresh_plane(bare_plane: Cluster) -> Cluster:
+    """A control plane of this test's own, with our CRDs and nothing else."""
+    install_crds(bare_plane)
+    return bare_plane
 
 
 @pytest.fixture

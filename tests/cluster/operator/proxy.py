@@ -43,6 +43,8 @@ class Faults:
     retry_after: int = 5
     mute_watches: bool = False
     """Watches stay open and say nothing, old ones included."""
+    expired: bool = False
+    """Every new watch hears 410: what it asks to follow is too old."""
     refuse: Callable[[Seen], int | None] = field(default=lambda _: None)
 
 
@@ -59,6 +61,7 @@ class Proxy:
         self.faults = Faults()
         self.requests: list[Seen] = []
         self.port = 0
+        self._watching: set[asyncio.BaseTransport | None] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy")
 
@@ -90,6 +93,15 @@ class Proxy:
         )
         return path
 
+    def reset_watches(self) -> None:
+        """Tear the connections of all open watches, as a load balancer that restarts does."""
+        self._loop.call_soon_threadsafe(self._abort)
+
+    def _abort(self) -> None:
+        for transport in self._watching:
+            if isinstance(transport, asyncio.Transport):
+                transport.abort()
+
     def writes(self) -> Counter[str]:
         """Writes by method and path, without Leases."""
         return Counter(f"{r.method} {r.path}" for r in self.requests if r.write and "/leases" not in r.path)
@@ -112,6 +124,7 @@ class Proxy:
         for task in rest:
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
+        await asyncio.sleep(0.25)  # TLS connections of aiohttp close by themselves, a moment after being told
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         seen = Seen(request.method, request.path, "watch" in request.query, "dryRun" in request.query)
@@ -122,6 +135,9 @@ class Proxy:
                 status=429,
                 headers={"Retry-After": str(self.faults.retry_after)},
             )
+        if seen.watch and self.faults.expired:
+            status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+            return web.json_response({"type": "ERROR", "object": status})
         code = self.faults.refuse(seen)
         if code is not None:
             return web.json_response(
@@ -144,9 +160,15 @@ class Proxy:
                 headers={k: v for k, v in upstream.headers.items() if k.lower() not in _HOP},
             )
             await out.prepare(request)
-            async for chunk in upstream.content.iter_any():
-                if seen.watch and self.faults.mute_watches:
-                    await asyncio.sleep(3600)  # the line is open, nothing comes
-                await out.write(chunk)
-            await out.write_eof()
+            transport = request.transport
+            if seen.watch:
+                self._watching.add(transport)
+            try:
+                async for chunk in upstream.content.iter_any():
+                    if seen.watch and self.faults.mute_watches:
+                        await asyncio.sleep(3600)  # the line is open, nothing comes
+                    await out.write(chunk)
+                await out.write_eof()
+            finally:
+                self._watching.discard(transport)
             return out

@@ -66,6 +66,44 @@ def test_silent_watches_cost_latency_and_nothing_else(
     )
 
 
+def test_watches_that_are_torn_or_too_old_are_begun_anew(
+    cluster: Cluster, operator: StartOperator, proxy: Proxy, namespace: str, node: str
+) -> None:
+    """No list helps here: the next one is ten minutes away."""
+    running = operator("--resync=600", kubeconfig=proxy.kubeconfig(cluster.folder))
+
+    def watches() -> int:
+        return sum(seen.watch for seen in proxy.requests)
+
+    def lives(name: str) -> None:
+        body = pool(name, namespace, group("both", "Both"), scaling={"interval": "600s"})
+        cluster.apply(body)
+        wait_condition(cluster, namespace, name, "DevicesReady", status="True", reason="AsExpected")
+
+    until(lambda: watches() >= 4, what="the watches")
+    lives("before")
+    before = watches()
+    proxy.reset_watches()
+    until(lambda: watches() >= before + 4, what="the watches after a reset", timeout=30)
+    lives("after-reset")
+
+    proxy.faults.expired = True
+    before = watches()
+    proxy.reset_watches()
+    until(lambda: watches() >= before + 4, what="watches that hear 410", timeout=30)
+    cluster.apply(pool("meanwhile", namespace, group("both", "Both"), scaling={"interval": "600s"}))
+    proxy.faults.expired = False
+    wait_condition(
+        cluster, namespace, "meanwhile", "DevicesReady", status="True", reason="AsExpected", timeout=90
+    )
+    cluster.kubectl("delete", "hawkpool", "before", "-n", namespace, "--timeout=20s")
+    until(
+        lambda: running.metric("hawk_operator_pool_condition", pool="before") == 0,
+        what="the deleted pool to be forgotten",
+    )
+    lives("after-expiry")
+
+
 def total(cluster: Cluster, namespace: str) -> int:
     return sum(replicas(cluster, namespace).values())
 

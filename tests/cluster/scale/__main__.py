@@ -12,10 +12,9 @@ import time
 from pathlib import Path
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.fixtures import ROOT
 from tests.cluster.progress import Progress
 from tests.cluster.scale import fleet
-from tests.cluster.scale.soak import Soak, report
+from tests.cluster.scale.soak import Soak, install_crds, report
 from tests.cluster.supervisor import Supervisor
 
 
@@ -33,11 +32,7 @@ def main() -> int:
         print(f"[{time.monotonic() - begun:6.0f} s] {text}", flush=True)
 
     with Cluster.running(Progress()) as cluster, Supervisor() as processes:
-        files = [
-            word for file in sorted((ROOT / "crds/hawk_api/crds").glob("*.yaml")) for word in ("-f", file)
-        ]
-        cluster.kubectl("apply", "--server-side", *files)
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *files)
+        install_crds(cluster)
         soak = Soak(cluster, processes, fleet.Size(chosen.pools, chosen.nodes), say)
         try:
             figures = soak.run(chosen.idle)

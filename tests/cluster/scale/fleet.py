@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
+import itertools
 import json
+import urllib.request
+import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +27,7 @@ NAMESPACE: Final = "fleet"
 SYSTEM: Final = "hawk-system"
 GROUP: Final = "hawkpool.dev/v1alpha1"
 _AT_ONCE: Final = 32
+_TRANSACTION: Final = 100
 _APPLY: Final = {"Content-Type": "application/apply-patch+yaml"}
 _LEASE_SECONDS: Final = 24 * 3600
 """Agents that never die: what their renewals cost the API server is not the operator's doing."""
@@ -35,6 +40,8 @@ class Size:
     pools: int
     nodes: int
     node_bytes: int = 4096
+    workers: int = 4
+    """Nodes with memory of each pool, as far as there are so many; the agents of the others are idle."""
 
 
 def node_name(index: int) -> str:
@@ -61,7 +68,7 @@ def pool(index: int, interval: str) -> dict[str, Any]:
                 {
                     "name": role.lower(),
                     "role": role,
-                    "replicas": {"min": 1, "max": 4},
+                    "replicas": {"min": 1, "max": 1},
                     "template": {"spec": {"containers": [container]}},
                     **({"kvLayout": {"preset": "tiles-16x16"}} if role == "Decode" else {}),
                 }
@@ -76,6 +83,7 @@ def status(size: Size, index: int, now: str) -> dict[str, Any]:
     name = node_name(index)
     group = ("prefill", "decode")[index // size.pools % 2]
     fingerprint = hashlib.sha256(name.encode()).hexdigest()
+    busy = index < size.workers * size.pools
     made: dict[str, Any] = {
         "epoch": f"{index:016x}-0badcafe",
         "version": "0.1.0",
@@ -91,8 +99,8 @@ def status(size: Size, index: int, now: str) -> dict[str, Any]:
                 "bytes": 64 << 30,
                 "epoch": "w-1",
             }
-        ],
-        "regionCount": 1,
+        ][:busy],
+        "regionCount": int(busy),
         "links": {"up": 0, "down": 0, "verified": 0},
         "rails": [],
         "verifiedPeers": [],
@@ -166,26 +174,49 @@ def kubelets(count: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
         yield "POST", "/api/v1/nodes", node | {"status": {"capacity": resources, "allocatable": resources}}
 
 
-def agents(size: Size) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """HawkNodes and Leases."""
-    renewed = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def agents(size: Size) -> Iterator[tuple[str, dict[str, Any]]]:
+    """HawkNodes and Leases with the keys under which the API server keeps them."""
+    now = datetime.now(UTC)
+    second = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     for index in range(size.nodes):
         name = node_name(index)
-        yield "POST", f"/apis/{GROUP}/hawknodes", _object(GROUP, "HawkNode", name)
+        node = _object(GROUP, "HawkNode", name)
+        node["metadata"] |= {"generation": 1, **_born(f"node-{name}", second)}
+        yield f"/registry/hawkpool.dev/hawknodes/{name}", node | {"status": status(size, index, second)}
         lease = _object("coordination.k8s.io/v1", "Lease", name, SYSTEM)
+        lease["metadata"] |= _born(f"lease-{name}", second)
         lease["spec"] = {
             "holderIdentity": f"{index:016x}-0badcafe",
-            "renewTime": renewed,
+            "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "leaseDurationSeconds": _LEASE_SECONDS,
         }
-        yield "POST", f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases", lease
+        yield f"/registry/leases/{SYSTEM}/{name}", lease
 
 
-def reports(size: Size) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """The statuses of all HawkNodes."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    for index in range(size.nodes):
-        yield report(index, status(size, index, now))
+def store(port: int, objects: Iterable[tuple[str, dict[str, Any]]]) -> int:
+    """Write objects into the API server's etcd on a port of 127.0.0.1, as a backup is restored; gives how
+    many. The API server itself would take some milliseconds of a core for each."""
+
+    def text(value: str) -> str:
+        return base64.b64encode(value.encode()).decode()
+
+    count = 0
+    remaining = iter(objects)
+    while batch := list(itertools.islice(remaining, _TRANSACTION)):
+        puts = [{"requestPut": {"key": text(k), "value": text(json.dumps(v))}} for k, v in batch]
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/v3/kv/txn", json.dumps({"success": puts}).encode()
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            if not json.load(answer).get("succeeded"):
+                raise RuntimeError(f"etcd took none of {len(batch)} objects from {batch[0][0]} on")
+        count += len(batch)
+    return count
+
+
+def _born(seed: str, second: str) -> dict[str, str]:
+    """What the API server adds to what is created."""
+    return {"uid": str(uuid.uuid5(uuid.NAMESPACE_URL, seed)), "creationTimestamp": second}
 
 
 def report(index: int, body: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.cluster.fixtures import ROOT
 from tests.cluster.operator.running import Running, command
 from tests.cluster.ports import Ports
 from tests.cluster.scale import fleet
@@ -121,8 +122,9 @@ class Soak:
         self._writer.run(fleet.kubelets(min(NODES_FOR_PODS, size.nodes)))
         cluster.kubectl("wait", "nodes", "--all", "--for=condition=Ready", "--timeout=120s")
         self._say("nodes that take pods: there")
-        self._writer.run(fleet.agents(size))
-        self._writer.run(fleet.reports(size))
+        assert cluster.plane is not None
+        assert cluster.plane.addresses is not None
+        fleet.store(cluster.plane.addresses.etcd, fleet.agents(size))
         self._say(f"{size.nodes} HawkNodes and Leases: there")
         self._writer.run(fleet.pools(size, f"{INTERVAL_S}s"))
 
@@ -187,7 +189,7 @@ class Soak:
 
         def told() -> bool:
             running.process.check()
-            found = self._cluster.get("hawknode", "--", *peers, fleet.node_name(0))["items"]
+            found = self._cluster.get("hawknode", *peers, fleet.node_name(0))["items"]
             return all(
                 peer["epoch"] == body["epoch"]
                 for item in found
@@ -199,6 +201,14 @@ class Soak:
         self.figures.wired_again_s = time.monotonic() - begun
         written = running.metric("hawk_operator_writes_total", resource="hawknodes") - before
         assert written <= len(peers) + 1, f"{written:.0f} HawkNodes were written for {len(peers)} peers"
+
+
+def install_crds(cluster: Cluster) -> None:
+    """Apply our CRDs and wait until they are served."""
+    crds = sorted((ROOT / "crds" / "hawk_api" / "crds").glob("*.yaml"))
+    files = [word for file in crds for word in ("-f", str(file))]
+    cluster.kubectl("apply", "--server-side", *files)
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *files)
 
 
 def requests(cluster: Cluster, since: int) -> Counter[tuple[str, str]]:

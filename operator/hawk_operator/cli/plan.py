@@ -244,7 +244,7 @@ def _ranged(one: dict[str, Any]) -> str:
 
 def _turns(found: list[dict[str, Any]]) -> RenderableType:
     def shown(value: float | None) -> str:
-        return "never" if value is None else amount(value, "")
+        return "none found" if value is None else amount(value, "")
 
     lines = (
         (

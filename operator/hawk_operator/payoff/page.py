@@ -152,7 +152,7 @@ def _turns(found: list[dict[str, Any]]) -> str:
     head = [("input", False), ("now", True), ("turns below", True), ("turns above", True)]
 
     def shown(value: float | None, unit: str) -> str:
-        return "never" if value is None else amount(value, unit)
+        return "none found" if value is None else amount(value, unit)
 
     rows = [
         (

@@ -8,6 +8,7 @@ import mmap
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,6 +123,11 @@ async def pair(sending: Sequence[str], receiving: Sequence[str], **options: Any)
             stack.push_async_callback(verbs.close)
             made.append(verbs)
         yield Pair(made[0], made[1], metrics)
+
+
+def software(device: str) -> bool:
+    """Whether it is SoftRoCE: such a device names the network interface under it."""
+    return Path(f"/sys/class/infiniband/{device}/parent").exists()
 
 
 async def _working(step: Callable[[], object]) -> None:

@@ -135,9 +135,9 @@ def _on_demand(look: _Look, window: Window, needs: Needs) -> Decision:
     if unseen == 1.0 and look.present == wanted:
         low = shrunk = high = wanted
     else:
-        low = wanted_at(1.0 / band)
+        low = wanted_at(1.0 / band) if any(look.present[g] < n for g, n in wanted.items()) else wanted
         shrunk = wanted if unseen == 1.0 else wanted_at(unseen)
-        high = wanted_at(band * unseen)
+        high = wanted_at(band * unseen) if any(look.present[g] > n for g, n in shrunk.items()) else shrunk
     target, waits = {}, []
     for group in problem.groups:
         name, now = group.name, look.present[group.name]
@@ -177,7 +177,7 @@ def _learned(look: _Look, window: Window, needs: Needs) -> dict[str, float]:
     ready = {name: seen.ready for name, seen in look.observed.items() if name in needs.prefill}
     corrections = look.history.corrections
     if window.prefill.late.known and look.problem.ttft is not None and needs.prefill:
-        stages = stages_of(look.problem, needs, needs.load, ready, ready)
+        stages = stages_of(look.problem, needs, needs.load, counts=ready, caps=ready, present=ready)
         prompts = prompts_of(look.problem, needs, needs.load, stages, ((needs.load.rate, 1.0),))
         return learn_from_late(corrections, prompts, stages, window, ready)
     name = max(ready, key=lambda n: ready[n], default="")

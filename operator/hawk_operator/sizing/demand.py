@@ -22,7 +22,7 @@ OF_THE_ATTAINABLE = 0.99
 """Share of the requests that could meet the target alone and must do so with waiting, too."""
 RELAXATION = 8.0
 """Time over which clumps of arrivals add up in a queue, in multiples of the target."""
-MOST_CLUMPED = 12.0
+MOST_CLUMPED = 6.0
 """Dispersion at that scale beyond which only measured waits are believed."""
 LINK_UTILISATION = 0.7
 """How full a link may be before transfers queue behind each other."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-_CHOICES = 10
+_CHOICES = 5
 """Counts tried of all classes but the last together, when there are several."""
 _FULLEST = 0.95
 """Share of all workers' time that work may take on average: the late must be served some time, too."""
@@ -50,6 +50,8 @@ class Stage:
     most: int
     lends: bool = False
     link_replicas: float = 0.0
+    near: int = 1
+    """Where the search begins: the workers that are there."""
 
     @cached_property
     def moments(self) -> Array:
@@ -174,14 +176,13 @@ def cheapest(
     counts = {stage.name: max(stage.least, 0) for stage in stages}
     if not stages or prompts.rate <= 0:
         return counts
-    best = _search(prompts, stages, 0, counts, math.inf)
-    if best is None:
-        return {stage.name: max(stage.least, stage.most) for stage in stages}
-    if len(stages) == 1:
-        return best[1]
-    kept = {s.name: min(max(present.get(s.name, 0), s.least), max(s.least, s.most)) for s in stages}
-    near = _least(prompts, stages, stages[-1], kept, best[0] * (1.0 + tolerance) + 1e-9)
-    return near[1] if near else best[1]
+    near = None
+    if len(stages) > 1:
+        kept = {s.name: min(max(present.get(s.name, 0), s.least), max(s.least, s.most)) for s in stages}
+        near = _least(prompts, stages, stages[-1], kept, math.inf)
+    best = _search(prompts, stages, 0, counts, near[0] / (1.0 + tolerance) if near else math.inf)
+    found = best or near
+    return found[1] if found else {stage.name: max(stage.least, stage.most) for stage in stages}
 
 
 def _search(
@@ -218,19 +219,26 @@ def _least(
     def enough(count: int) -> bool:
         return _enough(prompts, stages, {**counts, stage.name: count})
 
-    found = _fewest(enough, low, high, stage.least)
+    found = _fewest(enough, low, high, stage.near)
     return None if found is None else (others + stage.price * found, {**counts, stage.name: found})
 
 
 def _fewest(enough: Callable[[int], bool], low: int, high: int, start: int) -> int | None:
-    """The fewest in (low, high] for which `enough` holds; None when it holds for none. Gallops up first."""
-    step = max(1, start - low)
-    while low + step < high and not enough(low + step):
-        low, step = low + step, 2 * step
-    if low + step < high:
-        high = low + step
-    elif not enough(high):
-        return None
+    """The fewest in (low, high] for which `enough` holds; None when it holds for none."""
+    at, step = min(max(start, low + 1), high), 1
+    if enough(at):
+        high = at
+        while high - step > low and enough(high - step):
+            high, step = high - step, 2 * step
+        low = max(low, high - step)
+    else:
+        low = at
+        while low + step < high and not enough(low + step):
+            low, step = low + step, 2 * step
+        if low + step < high:
+            high = low + step
+        elif low == high or not enough(high):
+            return None
     while high - low > 1:
         middle = (low + high) // 2
         if enough(middle):

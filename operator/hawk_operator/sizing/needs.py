@@ -74,7 +74,7 @@ def quiet_load(window: Window, before: Load) -> Load:
         dispersion=max(1.0, window.burstiness.otherwise(1.0)),
         prefill_backlog=0.0,
         decode_backlog=0.0,
-        levels=_levels(window),
+        levels=_levels(window, _bursts(window)),
         prefill_growth=1.0,
         decode_growth=1.0,
     )
@@ -88,6 +88,7 @@ def load_of(window: Window, ahead_s: float = 0.0) -> Load:
     usual = bins.base(counts) / window.burst_bin if counts else math.inf
     number = rate * window.seconds
     prompts, outputs = [one.prompt_tokens for one in window.bins], [one.output_tokens for one in window.bins]
+    found = _bursts(window)
     return Load(
         rate=rate,
         prompt=bins.steadied(window.prefill.prompt.get(), number, prompts, counts),
@@ -96,12 +97,12 @@ def load_of(window: Window, ahead_s: float = 0.0) -> Load:
         bin_s=window.burst_bin,
         prefill_backlog=_backlog(window.prefill),
         decode_backlog=_backlog(window.decode),
-        levels=_levels(window),
+        levels=_levels(window, found),
         prefill_growth=bins.growth(prompts, ahead),
         decode_growth=bins.growth(outputs, ahead),
         usual=usual,
         noise=bins.NOISE * math.sqrt(usual / window.seconds) if counts else 0.0,
-        persistence=bins.persistence(counts, ahead_s / window.burst_bin),
+        persistence=bins.persistence([above for above, _ in found], ahead_s / window.burst_bin),
     )
 
 
@@ -110,7 +111,11 @@ HALF_LIFE_S = 900.0
 _LEVELS = 8
 
 
-def _levels(window: Window) -> tuple[tuple[float, float], ...]:
+def _bursts(window: Window) -> list[tuple[float, float]]:
+    return bins.bursts([one.requests for one in window.bins], HALF_LIFE_S / window.burst_bin)
+
+
+def _levels(window: Window, found: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
     """Rates that a request may meet soon, with their shares: the usual one, and it plus each burst seen.
 
     Of k bursts that come in any order, the next is larger than all before with a chance of 1/(k + 1), and
@@ -118,7 +123,6 @@ def _levels(window: Window) -> tuple[tuple[float, float], ...]:
     """
     counts = [one.requests for one in window.bins]
     usual = bins.base(counts)
-    found = bins.bursts(counts, HALF_LIFE_S / window.burst_bin)
     seen = [(above, weight) for above, weight in found if above > 0]
     if not seen:
         return ()

@@ -36,14 +36,20 @@ def mixed(
     `rates` are (requests/s, share of the requests that meet it). Of mixes that cost nearly the same, the one
     near `present` is taken.
     """
-    stages = stages_of(problem, needs, load, counts, caps)
+    stages = stages_of(problem, needs, load, counts=counts, caps=caps, present=present)
     prompts = prompts_of(problem, needs, load, stages, rates)
     chosen = cheapest(prompts, stages, present, problem.tolerance)
     return {name: max(count, chosen.get(name, 0)) for name, count in counts.items()}
 
 
 def stages_of(
-    problem: Problem, needs: Needs, load: Load, counts: Mapping[str, int], caps: Mapping[str, int]
+    problem: Problem,
+    needs: Needs,
+    load: Load,
+    *,
+    counts: Mapping[str, int],
+    caps: Mapping[str, int],
+    present: Mapping[str, int],
 ) -> list[Stage]:
     """The groups that prefill, in the router's order: dedicated ones, the slowest first, then lenders."""
     dedicated = bool(problem.side(Role.PREFILL))
@@ -66,6 +72,7 @@ def stages_of(
                 least=counts.get(group.name, 0),
                 most=max(counts.get(group.name, 0), caps.get(group.name, 0)),
                 lends=lends,
+                near=present.get(group.name, 0),
                 link_replicas=0.0 if group.role is Role.BOTH else need.link_replicas,
             )
         )

@@ -96,7 +96,7 @@ class Queue:
         low, high = 0.0, max(s for s, _ in self.service) + 1e-9
         while self.attained(high) < percentile and high < 1e9:
             low, high = high, high * 2.0
-        for _ in range(60):
+        for _ in range(30):
             middle = (low + high) / 2.0
             if self.attained(middle) < percentile:
                 low = middle

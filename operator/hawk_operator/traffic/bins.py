@@ -24,7 +24,7 @@ _DISPERSION_BINS = 60
 _NEIGHBOURS = 5
 """Bins on each side that a bin is compared with."""
 _USUAL_BINS = 20
-NOISE = 2.0
+NOISE = 3.0
 """Standard deviations of a Poisson count that are no burst."""
 _TREND_BINS = 10
 _SIGNIFICANT = 3.0
@@ -84,22 +84,21 @@ def bursts(counts: Sequence[float], half_life: float) -> list[tuple[float, float
     """
     if not counts:
         return []
-    padded = np.pad(np.asarray(counts, dtype=float), _NEIGHBOURS, constant_values=math.nan)
-    around = np.lib.stride_tricks.sliding_window_view(padded, 2 * _NEIGHBOURS + 1)
-    usual = np.nanmedian(around, axis=1)
+    padded = np.pad(np.asarray(counts, dtype=float), _NEIGHBOURS, mode="reflect")
+    usual = np.median(np.lib.stride_tricks.sliding_window_view(padded, 2 * _NEIGHBOURS + 1), axis=1)
     above = np.maximum(0.0, np.asarray(counts) - usual - NOISE * np.sqrt(usual))
     weights = 0.5 ** (np.arange(len(counts) - 1, -1, -1) / half_life)
     return list(zip(above.tolist(), weights.tolist(), strict=True))
 
 
-def persistence(counts: Sequence[float], ahead: float) -> float:
+def persistence(above: Sequence[float], ahead: float) -> float:
     """Share of what is above the usual now that should still be there `ahead` bins from now.
 
-    What became of earlier bursts by then, with the present one counted as lasting: without a history the
+    `above` is what each bin had above its neighbours (see `bursts`). The answer is what became of earlier
+    bursts by then, with the present one counted as lasting: without a history the
     answer is 1, and a load that is new is believed.
     """
     lag = max(1, round(ahead))
-    above = [size for size, _ in bursts(counts, math.inf)]
     past = above[:-lag]
     kept = sum(min(size, later) for size, later in zip(past, above[lag:], strict=False))
     present = max(above[-lag:], default=0.0)

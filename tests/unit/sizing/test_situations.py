@@ -153,8 +153,8 @@ def test_a_silent_pod_is_idle_for_growth_and_busy_for_shrinking():
 
 
 def test_burstiness_needs_more_prefill_than_an_even_stream():
-    even = plan(window(10.0, 4000, dispersion=1.0), pool(), {}, History(), 0.0)
-    bursty = plan(window(10.0, 4000, dispersion=200.0), pool(), {}, History(), 0.0)
+    even = plan(window(14.0, 4000, dispersion=1.0), pool(), {}, History(), 0.0)
+    bursty = plan(window(14.0, 4000, dispersion=200.0), pool(), {}, History(), 0.0)
 
     assert bursty.prefill > even.prefill
 

@@ -52,9 +52,12 @@ def test_persistence_is_what_became_of_earlier_bursts():
         short[start] = 100.0
         long[start : start + 4] = [100.0] * 4
 
-    assert bins.persistence([5.0] * 30 + [100.0], 2.0) == 1.0
-    assert bins.persistence(short, 2.0) < 0.3
-    assert bins.persistence(long, 2.0) > bins.persistence(short, 2.0)
+    def lasting(counts: list[float]) -> float:
+        return bins.persistence([above for above, _ in bins.bursts(counts, 30.0)], 2.0)
+
+    assert lasting([5.0] * 30 + [100.0] * 2) == 1.0
+    assert lasting(short) < 0.3
+    assert lasting(long) > lasting(short)
 
 
 def test_a_clear_rise_is_drawn_on_within_reason():

@@ -1,0 +1,30 @@
+"""Tens of pools and hundreds of nodes: results alone. `make soak-scale` is the same with thousands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.scale import fleet
+from tests.cluster.scale.soak import Soak
+
+if TYPE_CHECKING:
+    from tests.cluster.cluster import Cluster
+    from tests.cluster.supervisor import Supervisor
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+
+def test_nothing_is_written_and_reads_do_not_grow_while_nothing_changes(
+    fresh_plane: Cluster, processes: Supervisor
+) -> None:
+    figures = Soak(fresh_plane, processes, fleet.Size(pools=40, nodes=400)).run(idle_s=35)
+
+    assert figures.idle_writes == 0
+    first, second = (sum(reads.values()) for reads in figures.idle_reads)
+    assert second <= first + 6, figures.idle_reads
+    per_pool = [what for reads in figures.idle_reads for what, n in reads.items() if n >= figures.pools]
+    assert per_pool == [], "a read a pool, though nothing changed"
+    assert figures.looks >= 2 * figures.pools, "every pool was looked at"
+    assert figures.rss_mib < 400

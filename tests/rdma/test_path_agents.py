@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from .conftest import Port
 
 GEOMETRY = {"l": 4, "c": 2, "b": 1, "h": 2, "s": 48, "d": 32}
-WAIT = 60.0
+WAIT = 240.0
+"""A limit, not a measurement: importing an agent alone takes an emulated guest half a minute and more."""
+pytestmark = pytest.mark.timeout(900)
 
 
 class Node:
@@ -55,12 +57,15 @@ class Node:
 
     def verified(self) -> None:
         """Wait until its link is proved."""
-        until(
-            lambda: self.counted("hawk_agent_links", state="verified") == 1,
-            what=f"{self._name} has proved its link",
-            timeout=WAIT,
-            ignore=(OSError, AssertionError),
-        )
+        try:
+            until(
+                lambda: self.counted("hawk_agent_links", state="verified") == 1,
+                what=f"{self._name} has proved its link",
+                timeout=WAIT,
+                ignore=(OSError, AssertionError),
+            )
+        except TimeoutError as error:
+            raise AssertionError(f"{error}; it said:\n{self.said()[-4000:]}") from None
 
     def said(self) -> str:
         assert self.process is not None

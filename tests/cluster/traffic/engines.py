@@ -20,6 +20,8 @@ class Engine:
         self.requests = 0
         self.gauges = {"vllm:num_requests_running": 0.0, "vllm:num_requests_waiting": 0.0, kv: 0.25}
         self.broken = False
+        self.underscores = False
+        """Whether names come as an exporter writes them that negotiated OpenMetrics."""
         self._lock = threading.Lock()
 
     def serve(self, requests: int) -> None:
@@ -49,7 +51,8 @@ class Engine:
                     f"{name}_sum {tokens * self.requests}",
                     f"{name}_count {self.requests}",
                 ]
-        return "\n".join(lines) + "\n"
+        page = "\n".join(lines) + "\n"
+        return page.replace("vllm:", "vllm_") if self.underscores else page
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from typing import Final
 
@@ -15,6 +16,8 @@ except ImportError:  # built without a compiler
 __all__ = ["LIBRARY", "fork_status", "load", "native"]
 
 LIBRARY: Final = "libibverbs.so.1"
+_HUGE_PAGES: Final = "RDMAV_HUGEPAGES_SAFE"
+"""Has the library keep huge pages out of children as a whole; the kernel refuses parts of them."""
 _FORKS: Final = ("disabled", "enabled", "not needed")
 
 
@@ -32,6 +35,7 @@ def load(path: str = LIBRARY) -> native.Library:
         library = native.Library(path)
     except OSError as error:
         raise VerbsUnavailableError(f"{error}; install rdma-core (libibverbs1, ibverbs-providers)") from error
+    os.environ.setdefault(_HUGE_PAGES, "1")
     library.fork_init()
     return library
 

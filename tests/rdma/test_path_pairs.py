@@ -44,7 +44,7 @@ def runner(rxa: Port, rxb: Port) -> Iterator[Runner]:
 
 
 @settings(
-    max_examples=60,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

@@ -1,4 +1,4 @@
-"""Certificates and kubeconfigs of one throw-away cluster."""
+"""Certificates and kubeconfigs of one throw-away cluster, or of agents without one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from hawk_api.certificates import COMMON_NAME, server_name, uri
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,22 +94,31 @@ class Authority:
         """Sign for a server on the loopback address and for the cluster's own `kubernetes` Service."""
         addresses = [ipaddress.ip_address(text) for text in ("127.0.0.1", SERVICE_ADDRESS)]
         names = [*map(x509.DNSName, SERVER_NAMES), *map(x509.IPAddress, addresses)]
-        return self._sign(common_name, (), ExtendedKeyUsageOID.SERVER_AUTH, names)
+        return self._sign(common_name, (), [ExtendedKeyUsageOID.SERVER_AUTH], names)
 
     def user(self, common_name: str, groups: Sequence[str] = ()) -> Pair:
         """Sign for a client; Kubernetes takes the common name as user and the organisations as groups."""
-        return self._sign(common_name, groups, ExtendedKeyUsageOID.CLIENT_AUTH, [])
+        return self._sign(common_name, groups, [ExtendedKeyUsageOID.CLIENT_AUTH], [])
+
+    def agent(self, node: str) -> Pair:
+        """Sign for the agent of a node, as the operator does."""
+        names = [
+            x509.DNSName(server_name(node)),
+            x509.UniformResourceIdentifier(uri(node, f"pod-of-{node}")),
+        ]
+        uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        return self._sign(COMMON_NAME, (), uses, names)
 
     def _sign(
         self,
         common_name: str,
         groups: Sequence[str],
-        use: x509.ObjectIdentifier,
-        names: list[x509.GeneralName],
+        uses: list[x509.ObjectIdentifier],
+        names: Sequence[x509.GeneralName],
     ) -> Pair:
         key = new_key()
         builder = self._builder(_name(common_name, groups), key).issuer_name(self.pair.certificate.subject)
-        builder = builder.add_extension(x509.ExtendedKeyUsage([use]), critical=False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         return Pair(builder.sign(self.pair.key, hashes.SHA256()), key)

@@ -4,7 +4,6 @@ A control plane, Prometheus, the chart (helm install), the operator and two agen
 chart's own service accounts, an exporter that makes traffic, two model processes.
 """
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,7 +21,7 @@ from tests.cluster.supervisor import Process, Supervisor
 from tests.cluster.waiting import until
 
 from .exporter import Mix
-from .worker import Worker
+from .worker import Worker, environment
 
 CHART = Path(__file__).parents[3] / "charts" / "hawk"
 MANIFESTS = Path(__file__).parent / "pool.yaml"
@@ -165,13 +164,3 @@ def _install(cluster: Cluster) -> None:
 
 def script(name: str) -> Path:
     return Path(sys.executable).parent / name
-
-
-def environment() -> dict[str, str]:
-    """The model processes and the exporter import the tests package from the checkout."""
-    root = str(Path(__file__).parents[3])
-    # One thread each: three numpy processes on two cores would only fight.
-    return {
-        "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]),
-        "OPENBLAS_NUM_THREADS": "1",
-    }

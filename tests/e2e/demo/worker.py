@@ -30,6 +30,7 @@ POOL = "default/demo"
 RECONNECT_SECONDS = 0.2
 START_SECONDS = 60.0
 ANSWER_SECONDS = 30.0
+ACCEPT_POLL_SECONDS = 0.2
 
 
 def sizes(scale: Scale) -> dict[str, int]:
@@ -241,6 +242,16 @@ class Worker:
         self._connection.close()
 
 
+def environment() -> dict[str, str]:
+    """What the demo's processes need to import the tests package from the checkout."""
+    root = str(Path(__file__).parents[3])
+    # One thread each: three numpy processes on two cores would only fight.
+    return {
+        "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]),
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
 def _accept(listener: Listener, process: Process, timeout: float) -> Connection:
     accepted: list[Connection] = []
     thread = threading.Thread(target=lambda: accepted.append(listener.accept()), daemon=True)
@@ -250,7 +261,7 @@ def _accept(listener: Listener, process: Process, timeout: float) -> Connection:
         process.check()
         if time.monotonic() > deadline:
             raise TimeoutError(f"{process.name} did not connect within {timeout:g} s")
-        thread.join(0.05)
+        thread.join(ACCEPT_POLL_SECONDS)
     return accepted[0]
 
 

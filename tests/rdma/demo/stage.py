@@ -3,20 +3,15 @@
 import re
 import sys
 import urllib.request
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
-from cryptography import x509
-
-from hawk_agent.identity.cluster import Bound
-from hawk_agent.identity.keeper import make_request
-from hawk_operator.trust import authority
-from hawk_operator.trust.policy import Approved
+from tests.cluster.pki import Authority
 from tests.cluster.ports import Ports
 from tests.cluster.supervisor import Process, Supervisor
-from tests.e2e.demo.stage import environment
-from tests.e2e.demo.worker import Worker
+from tests.e2e.demo.worker import Worker, environment
 
 SCALE = "emulated"
 NODES = {"prefill": "gpu-0", "decode": "npu-0"}
@@ -37,7 +32,7 @@ class Stage:
     def __post_init__(self) -> None:
         self._peer_ports = {role: self.ports.reserve() for role in NODES}
         self._metrics_ports = {role: self.ports.reserve() for role in NODES}
-        _issue_certificates(self.supervisor.folder, list(NODES.values()))
+        _issue_certificates(self.supervisor.folder, NODES.values())
 
     def start_agent(self, role: str, *, fault: str = "") -> None:
         """Run one node's agent, told of the other; `fault` makes its transfers wrong on purpose."""
@@ -84,15 +79,9 @@ class Stage:
             worker.close()
 
 
-def _issue_certificates(folder: Path, nodes: list[str]) -> None:
-    """Write ca.crt and each node's NODE.crt and NODE.key, issued as the operator issues them."""
-    now = datetime.now(UTC)
-    lifetimes = authority.Lifetimes()
-    root = authority.Authority(authority.make(now, timedelta(days=1)))
-    (folder / "ca.crt").write_bytes(root.bundle)
+def _issue_certificates(folder: Path, nodes: Iterable[str]) -> None:
+    """Write ca.crt and each node's NODE.crt and NODE.key."""
+    authority = Authority(datetime.now(UTC))
+    (folder / "ca.crt").write_bytes(authority.pair.certificate_pem)
     for node in nodes:
-        key, request = make_request(Bound(node, f"pod-of-{node}"))
-        public = x509.load_pem_x509_csr(request).public_key()
-        approved = Approved(node, f"pod-of-{node}", public)
-        (folder / f"{node}.key").write_bytes(key)
-        (folder / f"{node}.crt").write_bytes(authority.issue(root, approved, now, lifetimes))
+        authority.agent(node).write(folder, node)

@@ -6,6 +6,8 @@
  *   gatherN(p,s)  a vector from pieces of N bytes that stand s bytes apart (N from 2 up to VBYTES / 2)
  *   half hload hstore loN hiN   16 bytes, and two of them interleaved by elements of N bits, for transposing
  *                 in registers; undefined where there is no such thing
+ *   halves(p, q)  a vector of half a vector at each, upper64(x) x in the lanes of the second: for runs of that
+ *                 size; widenN(p) units of N bytes in 64-bit lanes, ramp64(x) 0, x, 2x ...: optional, both
  *   NARROW        the hash of the path below, for runs that aren't whole vectors; undefined at the plainest
  *   add64 add32 xor_ mul32 high32 swap32 splat64 iota sum64      the digest's arithmetic on 64-bit lanes
  *   PREFETCH(p)   a hint                            FENCE()        orders streamed stores before later ones
@@ -236,8 +238,44 @@ TARGET static inline vec NAME(place)(uint64_t logical, const Key *key)
     return add64(splat64(logical / 8 + key->first), iota());
 }
 
+#ifdef widen2
+/* Single elements that stand side by side, each a unit of its own: transposed layouts. */
+TARGET static uint64_t NAME(hash_elements)(const Block *b, const uint8_t *source, uint64_t logical, const Key *key)
+{
+    enum { LANES = VBYTES / 8 };
+    const int down = b->row_source == b->run;
+    const int64_t outer = down ? b->runs : b->rows, inner = down ? b->rows : b->runs;
+    const int64_t far = down ? b->run_source : b->row_source;
+    const uint64_t far_logical = (uint64_t)(down ? b->run_logical : b->row_logical);
+    const uint64_t near_logical = (uint64_t)(down ? b->row_logical : b->run_logical);
+    const uint64_t unit = (uint64_t)key->unit, each = near_logical / unit;
+    const vec second = splat64(key->second);
+    vec sum = splat64(0);
+    uint64_t rest = 0;
+    for (int64_t i = 0; i < outer; i++) {
+        const uint8_t *from = source + i * far;
+        const uint64_t at = logical + (uint64_t)i * far_logical;
+        vec place = add64(splat64(at / unit + key->first), ramp64(each));
+        int64_t k = 0;
+        for (; k + LANES <= inner; k += LANES) {
+            const uint8_t *here = from + k * b->run;
+            const vec units = unit == 1 ? widen1(here) : unit == 2 ? widen2(here) : widen4(here);
+            sum = add64(sum, NAME(term)(units, place, second));
+            place = add64(place, splat64(LANES * each));
+        }
+        for (; k < inner; k++)
+            rest += hash_units(from + k * b->run, b->run, at + (uint64_t)k * near_logical, key);
+    }
+    return rest + sum64(sum);
+}
+#endif
+
 TARGET static uint64_t NAME(hash)(const Block *b, const uint8_t *source, uint64_t logical, const Key *key)
 {
+#ifdef widen2
+    if (b->run == key->unit && b->run < 8 && (b->row_source == b->run || b->run_source == b->run))
+        return NAME(hash_elements)(b, source, logical, key);
+#endif
 #ifdef NARROW
     if (b->run % VBYTES)
         return NARROW(b, source, logical, key);
@@ -264,19 +302,25 @@ TARGET static uint64_t NAME(hash)(const Block *b, const uint8_t *source, uint64_
     return rest + sum64(sum);
 }
 
+#ifdef halves
+#define TWO(b) ((b)->run == VBYTES / 2 && (b)->run_destination == VBYTES / 2 && (b)->runs % 2 == 0 ? 2 : 1)
+#define PAIR(p, q) halves(p, q)
+/* The second half of the lanes belongs to the next run. */
+#define PAIR_PLACES(start, b) add64(start, upper64((uint64_t)(b)->run_logical / 8 - VBYTES / 16))
+#else
+#define TWO(b) 1
+#define PAIR(p, q) vload(p)
+#define PAIR_PLACES(start, b) (start)
+#endif
+
 /* ---- both at once: the digest's arithmetic runs while the stores wait for memory ---- */
 
-/* Runs of one vector, two to a line, or more: `each` bytes of a run stand side by side and are a line's part. */
-TARGET static uint64_t NAME(copy_and_hash)(const Block *b, const uint8_t *source, uint8_t *destination,
-                                           uint64_t logical, const Key *key, Ahead ahead, int stream)
+/* Runs of half a vector (two = 2), of one, or of whole lines; `run` is the block's, known where it is called. */
+TARGET static inline __attribute__((always_inline)) uint64_t
+NAME(fused)(const Block *b, const uint8_t *source, uint8_t *destination, uint64_t logical, const Key *key, Ahead ahead,
+            const int two, const int64_t run)
 {
-    const int whole = b->run % LINE == 0 || (b->run == VBYTES && b->run_destination == VBYTES);
-    if (!stream || !whole || key->unit != 8 ||
-        ((uintptr_t)destination | (uint64_t)b->row_destination | (uint64_t)b->run_destination) % VBYTES) {
-        NAME(copy)(b, source, destination, ahead, stream);
-        return NAME(hash)(b, source, logical, key);
-    }
-    const vec second = splat64(key->second), step = splat64((uint64_t)b->run_logical / 8);
+    const vec second = splat64(key->second), step = splat64((uint64_t)(two * b->run_logical) / 8);
     const int32_t *lines = ahead.lines;
     vec sum = splat64(0);
     int64_t written = 0;
@@ -284,12 +328,14 @@ TARGET static uint64_t NAME(copy_and_hash)(const Block *b, const uint8_t *source
         const uint8_t *from = source + i * b->row_source;
         uint8_t *to = destination + i * b->row_destination;
         vec start = NAME(place)(logical + (uint64_t)(i * b->row_logical), key);
-        for (int64_t j = 0; j < b->runs; j++, from += b->run_source, to += b->run_destination) {
+        if (two == 2)
+            start = PAIR_PLACES(start, b);
+        for (int64_t j = 0; j < b->runs; j += two, from += two * b->run_source, to += two * b->run_destination) {
             vec place = start;
-            for (int64_t k = 0; k < b->run; k += VBYTES, written += VBYTES) {
+            for (int64_t k = 0; k < two * run; k += VBYTES, written += VBYTES) {
                 if (lines && written % LINE == 0)
                     PREFETCH(ahead.base + *lines++);
-                const vec units = vload(from + k);
+                const vec units = two == 2 ? PAIR(from, from + b->run_source) : vload(from + k);
                 vstream(to + k, units);
                 sum = add64(sum, NAME(term)(units, place, second));
                 place = add64(place, splat64(VBYTES / 8));
@@ -298,6 +344,24 @@ TARGET static uint64_t NAME(copy_and_hash)(const Block *b, const uint8_t *source
         }
     }
     return sum64(sum);
+}
+
+TARGET static uint64_t NAME(copy_and_hash)(const Block *b, const uint8_t *source, uint8_t *destination,
+                                           uint64_t logical, const Key *key, Ahead ahead, int stream)
+{
+    const int two = TWO(b), one = b->run == VBYTES && b->run_destination == VBYTES;
+    const uint64_t steps = (uint64_t)b->row_destination | (uint64_t)(two * b->run_destination);
+    const int aligned = ((uintptr_t)destination | steps) % VBYTES == 0;
+    if (stream && key->unit == 8 && aligned) {
+        if (two == 2)
+            return NAME(fused)(b, source, destination, logical, key, ahead, 2, VBYTES / 2);
+        if (one)
+            return NAME(fused)(b, source, destination, logical, key, ahead, 1, VBYTES);
+        if (b->run % LINE == 0)
+            return NAME(fused)(b, source, destination, logical, key, ahead, 1, b->run);
+    }
+    NAME(copy)(b, source, destination, ahead, stream);
+    return NAME(hash)(b, source, logical, key);
 }
 
 TARGET static void NAME(plain)(const uint8_t *source, uint8_t *destination, size_t bytes, int stream)
@@ -348,6 +412,15 @@ static const Path NAME(path) = {
 #undef lo64
 #undef hi64
 #undef NARROW
+#undef TWO
+#undef PAIR
+#undef PAIR_PLACES
+#undef halves
+#undef upper64
+#undef widen1
+#undef widen2
+#undef widen4
+#undef ramp64
 #undef add64
 #undef add32
 #undef xor_

@@ -171,6 +171,13 @@ static int available_avx2(void) { return __builtin_cpu_supports("avx2"); }
 #define iota() _mm256_set_epi64x(3, 2, 1, 0)
 #define sum64 avx2_sum64
 #define NARROW hash_sse2
+#define halves(p, q)                                                                             \
+    avx2_join(_mm_loadu_si128((const __m128i *)(p)), _mm_loadu_si128((const __m128i *)(q)))
+#define upper64(x) _mm256_set_epi64x((int64_t)(x), (int64_t)(x), 0, 0)
+#define widen1(p) _mm256_cvtepu8_epi64(_mm_cvtsi32_si128((int)load_unit(p, 4)))
+#define widen2(p) _mm256_cvtepu16_epi64(_mm_loadl_epi64((const __m128i *)(p)))
+#define widen4(p) _mm256_cvtepu32_epi64(_mm_loadu_si128((const __m128i *)(p)))
+#define ramp64(x) _mm256_set_epi64x((int64_t)(3 * (x)), (int64_t)(2 * (x)), (int64_t)(x), 0)
 #define half __m128i
 #define hload(p) _mm_loadu_si128((const __m128i *)(p))
 #define hstore(p, v) _mm_storeu_si128((__m128i *)(p), v)

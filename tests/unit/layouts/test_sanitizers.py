@@ -49,7 +49,7 @@ def test_the_kernel_is_clean_under_sanitizers(tmp_path):
         flags += ["-include", str(EMULATED)]
     limited = ["-DPy_LIMITED_API=0x030B0000", f"-I{sysconfig.get_path('include')}"]
     command = [compiler, *flags, "-fno-sanitize-recover=all", *limited, "-o", built, SOURCE]
-    subprocess.run(command, check=True, timeout=120)
+    subprocess.run(command, check=True, timeout=300)
     libraries = [
         subprocess.run(
             [compiler, f"-print-file-name={name}"], check=True, capture_output=True, text=True, timeout=20

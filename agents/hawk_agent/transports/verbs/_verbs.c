@@ -234,10 +234,11 @@ static PyObject *context_limits(Context *self, PyObject *unused)
     const int error = as_errno(self->library->call.query_device(self->context, &a));
     if (error)
         return verbs_error(error);
-    return Py_BuildValue("{sK si si si si si si si sI si sI}", "max_mr_size", (unsigned long long)a.max_mr_size, "max_qp_wr",
-                         a.max_qp_wr, "max_sge", a.max_sge, "max_sge_rd", a.max_sge_rd, "max_cqe", a.max_cqe, "max_mr",
-                         a.max_mr, "max_mw", a.max_mw, "max_qp_rd_atom", a.max_qp_rd_atom, "device_cap_flags",
-                         a.device_cap_flags, "ports", (int)a.phys_port_cnt, "odp", odp_of(self->context));
+    return Py_BuildValue("{sK si si si si si si si sI si sI}", "max_mr_size", (unsigned long long)a.max_mr_size,
+                         "max_qp_wr", a.max_qp_wr, "max_sge", a.max_sge, "max_sge_rd", a.max_sge_rd, "max_cqe",
+                         a.max_cqe, "max_mr", a.max_mr, "max_mw", a.max_mw, "max_qp_rd_atom", a.max_qp_rd_atom,
+                         "device_cap_flags", a.device_cap_flags, "ports", (int)a.phys_port_cnt, "odp",
+                         odp_of(self->context));
 }
 
 PyDoc_STRVAR(port_doc, "port(number) -> dict of the port's attributes, under the names of ibv_port_attr");
@@ -253,8 +254,9 @@ static PyObject *context_port(Context *self, PyObject *args)
     const int error = as_errno(self->library->call.query_port(self->context, number, &a));
     if (error)
         return verbs_error(error);
-    return Py_BuildValue("{si si si sI si si}", "state", a.state, "active_mtu", a.active_mtu, "gid_tbl_len", a.gid_tbl_len,
-                         "max_msg_sz", a.max_msg_sz, "lid", (int)a.lid, "link_layer", (int)a.link_layer);
+    return Py_BuildValue("{si si si sI si si}", "state", a.state, "active_mtu", a.active_mtu, "gid_tbl_len",
+                         a.gid_tbl_len, "max_msg_sz", a.max_msg_sz, "lid", (int)a.lid, "link_layer",
+                         (int)a.link_layer);
 }
 
 PyDoc_STRVAR(gid_doc, "gid(port, index) -> (16 bytes, type: 0 IB, 1 RoCE v1, 2 RoCE v2, interface index)");
@@ -308,7 +310,7 @@ static PyMethodDef context_methods[] = {
 };
 
 static PyGetSetDef context_getset[] = {
-    {"async_fd", (getter)context_async_fd, NULL, "Descriptor that is readable when an event of the device waits.", NULL},
+    {"async_fd", (getter)context_async_fd, NULL, "Readable when an event of the device waits.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

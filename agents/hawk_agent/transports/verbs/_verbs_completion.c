@@ -83,7 +83,7 @@ static PyObject *completion_arm(Completion *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(wake_doc, "wake() -> whether an event was there; takes and acknowledges one. The descriptor mustn't block.");
+PyDoc_STRVAR(wake_doc, "wake() -> whether an event was there, which it takes. The descriptor mustn't block.");
 static PyObject *completion_wake(Completion *self, PyObject *unused)
 {
     (void)unused;
@@ -112,8 +112,8 @@ static Queue *find_queue(const Completion *self, uint64_t id)
 /* A provider says of a request that it is done: so are all before it, which weren't signalled. */
 static void account(Queue *queue, uint64_t number, const IbvWc *wc)
 {
-    if (number < queue->retired || number >= __atomic_load_n(&queue->offered, __ATOMIC_ACQUIRE)) { /* of before a reset */
-        queue->strays++;
+    if (number < queue->retired || number >= __atomic_load_n(&queue->offered, __ATOMIC_ACQUIRE)) {
+        queue->strays++; /* of before a reset */
         return;
     }
     const uint64_t before = number - queue->retired;

@@ -212,10 +212,11 @@ COUNT(last)
 static PyObject *cursor_held(Cursor *self, void *unused)
 {
     (void)unused;
+    const Place *near = &self->local, *far = &self->remote;
     const size_t request = sizeof *self->wr + (size_t)self->max_sge * sizeof *self->sge;
-    const int64_t extents = self->local.count + self->remote.count, entries = self->local.side.entries + self->remote.side.entries;
-    return PyLong_FromSize_t(sizeof *self + (size_t)self->chain * request + (size_t)(self->end - self->words + entries) * 8 +
-                             (size_t)extents * sizeof *self->local.extents);
+    const size_t words = (size_t)(self->end - self->words + near->side.entries + far->side.entries);
+    const size_t extents = (size_t)(near->count + far->count) * sizeof *near->extents;
+    return PyLong_FromSize_t(sizeof *self + (size_t)self->chain * request + 8 * words + extents);
 }
 
 static PyGetSetDef cursor_getset[] = {

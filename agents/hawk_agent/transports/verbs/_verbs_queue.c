@@ -247,7 +247,8 @@ int64_t queue_post(Queue *queue, IbvSendWr *first, int64_t count, int last_signa
         const uint64_t number = queue->posted + (uint64_t)i;
         const int signalled = !((number + 1) & queue->mask) || (last_signalled && i == count - 1);
         first[i].wr_id = ID_TAG(queue->tag) | (number & ID_NUMBER);
-        first[i].send_flags = (first[i].send_flags & ~(unsigned)IBV_FLAG_SIGNALED) | (signalled ? IBV_FLAG_SIGNALED : 0);
+        first[i].send_flags &= ~(unsigned)IBV_FLAG_SIGNALED;
+        first[i].send_flags |= signalled ? IBV_FLAG_SIGNALED : 0;
     }
     IbvSendWr *bad = first, *after = first[count - 1].next;
     first[count - 1].next = NULL;

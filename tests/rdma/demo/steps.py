@@ -12,6 +12,7 @@ from tests.e2e.demo.scale import SCALES
 from .stage import NODES, SCALE, Stage
 
 READY_SECONDS = 300.0
+POLL_SECONDS = 1.0  # each look has an agent write all its metrics
 
 STEPS = [
     Step("wire", "two agents prove their RDMA path to each other"),
@@ -117,7 +118,7 @@ class Demo:
             return holds()
 
         try:
-            until(probe, what=what, timeout=READY_SECONDS, interval=0.5, ignore=(OSError,))
+            until(probe, what=what, timeout=READY_SECONDS, interval=POLL_SECONDS, ignore=(OSError,))
         except TimeoutError as error:
             for process in self.stage.agents.values():
                 self.report.say(f"{process.name}:\n{process.tail()}")

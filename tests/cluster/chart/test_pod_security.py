@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import uuid
+from contextlib import closing
 
 import pytest
 
 from tests.cluster.cluster import CommandError
+from tests.cluster.waiting import until
 
 from .release import named
 
@@ -82,3 +84,25 @@ def test_the_namespace_that_the_chart_makes_for_agents_admits_them(own, render, 
         admit(own, "made", pod(objects, "DaemonSet", "hawk-agent"))
     finally:
         own.kubectl("delete", "namespace", "made", "--wait=false")
+
+
+def test_pods_of_agents_that_are_refused_are_explained(own, render, namespace_of, nodes, monkeypatch):
+    """The DaemonSet's controller hears the refusal; the operator reads it from there."""
+    from hawk_operator import agent_pods
+    from hawk_operator.cluster_api import ClusterApi
+    from hawk_operator.throttle import Gate
+
+    namespace = namespace_of("baseline")
+    objects = render(f"--set=agent.namespace={namespace},agent.priorityClassName=")
+    daemons = named(objects, "DaemonSet")["hawk-agent"]
+    del daemons["spec"]["template"]["spec"]["nodeSelector"]  # nodes here carry no label of a system
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "hawk-agent"}}
+    own.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(account))
+    monkeypatch.setenv("KUBECONFIG", str(own.kubeconfig))
+    with closing(ClusterApi.connect(Gate())) as api:
+        assert agent_pods.refused(api, namespace, "hawk-agent") == "", "there is none"
+        own.kubectl("create", "-f", "-", stdin=json.dumps(daemons))
+        said = until(lambda: agent_pods.refused(api, namespace, "hawk-agent"), what="the refusal", timeout=60)
+
+    assert "violates PodSecurity" in said
+    assert f"{namespace}/hawk-agent" in said

@@ -26,7 +26,7 @@ from hawk_agent.bench.measure import Rounds, Taken, interleave
 from hawk_agent.bench.peers import Peer, peer
 from hawk_agent.bench.worker import ACTIONS, KEY
 from hawk_agent.bench.workload import workload
-from hawk_agent.layouts import engine
+from hawk_agent.layouts.engines import engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

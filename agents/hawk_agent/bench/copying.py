@@ -10,7 +10,8 @@ import numpy as np
 from hawk_agent.bench.errors import BenchError
 from hawk_agent.bench.measure import Rounds, Spread, Taken, interleave, local
 from hawk_agent.bench.workload import ELEMENT, FEATURES, HEADS, Workload, workload
-from hawk_agent.layouts import engine, engines
+from hawk_agent.layouts import engines
+from hawk_agent.layouts.engines import engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable

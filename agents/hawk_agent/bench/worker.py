@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hawk_agent.bench.workload import FEATURES, workload
-from hawk_agent.layouts import Layout, compile_nest, engine, engines
+from hawk_agent.layouts import Layout, compile_nest, engines
+from hawk_agent.layouts.engines import engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,6 @@ hashes, packs and unpacks; it knows nothing of devices, agents or networks.
 
 from hawk_agent.layouts.compatible import Mismatch, mismatches
 from hawk_agent.layouts.coverage import CoverageError
-from hawk_agent.layouts.engines import engine
 from hawk_agent.layouts.errors import LayoutError
 from hawk_agent.layouts.heads import Exchange, exchanges, held
 from hawk_agent.layouts.layout import Layout
@@ -30,7 +29,6 @@ __all__ = [
     "Nest",
     "Preset",
     "compile_nest",
-    "engine",
     "exchanges",
     "held",
     "mismatches",

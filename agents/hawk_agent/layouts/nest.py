@@ -1,4 +1,8 @@
-"""The nest: a compiled pair of layouts, and everything that can be done with it."""
+"""The nest: a compiled pair of layouts, and everything that can be done with it.
+
+Compiling one, counting and pricing it are arithmetic; what touches memory is in `running`, and is loaded
+(with numpy) when a nest is first run: a planner that asks how long a transfer takes doesn't wait for it.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from hawk_agent.layouts import coverage, engines, stream
-from hawk_agent.layouts.buffers import Blocks, Bytes, Table, as_bytes, as_table, refuse_overlap
+from hawk_agent.layouts import coverage
 from hawk_agent.layouts.compatible import require
 from hawk_agent.layouts.compiler import Sides, boxes, fills, unit
-from hawk_agent.layouts.errors import LayoutError
-from hawk_agent.layouts.loops import Program, coalesce, shorten
-from hawk_agent.layouts.schedule import STRETCH, schedule
+from hawk_agent.layouts.loops import Program, coalesce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hawk_agent.layouts.buffers import Blocks
     from hawk_agent.layouts.layout import Layout
+    from hawk_agent.layouts.running import Running
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,40 +54,18 @@ class Nest:
         return sum(move.runs for move in self.moves)
 
     @cached_property
-    def walk(self) -> engines.Plan:
-        """The moves in the order in which they are run."""
-        return engines.prepare(schedule(self.moves, self.pages))
-
-    @cached_property
-    def hashed_walk(self) -> engines.Plan:
-        """The units in the order in which they are run when a digest is taken on the way."""
-        pieces = [piece for program in self.units for piece in shorten(program, STRETCH)]
-        return engines.prepare(schedule(pieces, self.pages))
-
-    @cached_property
-    def stream(self) -> engines.Plan:
-        """The moves in the order of the destination: the payload as a stream (`pack`)."""
-        return engines.prepare(self.moves)
-
-    @cached_property
-    def source_stream(self) -> engines.Plan:
-        """The same moves in the order of the source."""
-        return engines.prepare(
+    def source_stream(self) -> tuple[Program, ...]:
+        """The moves in the order of the source; `moves` are in that of the destination."""
+        return tuple(
             replace(move, loops=tuple(sorted(move.loops, key=lambda loop: loop.steps[0::3], reverse=True)))
             for move in self.moves
         )
 
     @cached_property
-    def _whole(self) -> engines.Plan:
-        return engines.prepare(self.units)
+    def _running(self) -> Running:
+        from hawk_agent.layouts.running import Running  # noqa: PLC0415 -- see above
 
-    @cached_property
-    def _striped(self) -> engines.Plan:
-        return engines.prepare(piece for program in self.units for piece in engines.stripes(program))
-
-    @cached_property
-    def _padding(self) -> engines.Plan:
-        return engines.prepare(self.zeros)
+        return Running(self)
 
     @cached_property
     def pages(self) -> tuple[int, int]:
@@ -123,19 +104,11 @@ class Nest:
         Raises:
             LayoutError: a buffer or a table doesn't fit; nothing has been written then.
         """
-        read = as_bytes("source", source, self.source.nbytes, writable=False)
-        write = as_bytes("destination", destination, self.destination.nbytes, writable=True)
-        refuse_overlap(read, write)
-        tables = (self._source_table(source_blocks), self._destination_table(destination_blocks))
-        plan = self.walk if key is None else self.hashed_walk
-        digest = engines.copy(plan, read, write, tables, self.pages, key=key, unit=self.unit)
-        engines.fill(self._padding, write, tables[1], self.pages[1])
-        return digest
+        return self._running.run(source, destination, source_blocks, destination_blocks, key)
 
     def zero_padding(self, destination: object, *, destination_blocks: Blocks = None) -> None:
         """Clear the destination's padding only, as a receiver does that places the payload itself."""
-        write = as_bytes("destination", destination, self.destination.nbytes, writable=True)
-        engines.fill(self._padding, write, self._destination_table(destination_blocks), self.pages[1])
+        self._running.zero_padding(destination, destination_blocks)
 
     def digest_source(self, source: object, key: int, *, blocks: Blocks = None, sample: int = 1) -> int:
         """The digest (modulo 2**64) of what this nest reads.
@@ -146,22 +119,19 @@ class Nest:
             blocks: the source's block table.
             sample: 1 hashes everything; n hashes about one stripe in n, chosen by the key.
         """
-        read = as_bytes("source", source, self.source.nbytes, writable=False)
-        return self._digest(read, self._source_table(blocks), 0, key, sample)
+        return self._running.digest(source, blocks, key, sample, side=0)
 
     def digest_destination(
         self, destination: object, key: int, *, blocks: Blocks = None, sample: int = 1
     ) -> int:
         """The digest of what this nest writes; equal to `digest_source` if the translation is right."""
-        read = as_bytes("destination", destination, self.destination.nbytes, writable=False)
-        return self._digest(read, self._destination_table(blocks), 1, key, sample)
+        return self._running.digest(destination, blocks, key, sample, side=1)
 
     def pack(
         self, source: object, out: object, start: int, stop: int, *, source_blocks: Blocks = None
     ) -> None:
         """Write bytes [start, stop) of the payload, in destination order, to `out` (a bounce buffer)."""
-        read = as_bytes("source", source, self.source.nbytes, writable=False)
-        stream.pack(self, read, self._source_table(source_blocks), out, start=start, stop=stop)
+        self._running.pack(source, out, start, stop, source_blocks)
 
     def unpack(
         self, data: object, destination: object, start: int, stop: int, *, destination_blocks: Blocks = None
@@ -183,28 +153,7 @@ class Nest:
         Returns:
             What places (data, start, stop): the stream's bytes [start, stop).
         """
-        write = as_bytes("destination", destination, self.destination.nbytes, writable=True)
-        table = self._destination_table(destination_blocks)
-        plan = self.source_stream if source_order else self.stream
-
-        def place(data: object, start: int, stop: int) -> None:
-            stream.unpack(self, plan, data, write, table, start=start, stop=stop)
-
-        return place
-
-    def _digest(self, buffer: Bytes, table: Table, side: int, key: int, sample: int) -> int:
-        if sample < 1:
-            raise LayoutError(f"sample: {sample}; give 1 for everything, or n for one stripe in n")
-        plan = self._whole if sample == 1 else self._striped
-        return engines.digest(
-            plan, buffer, table, self.pages[side], side=side, unit=self.unit, key=key, sample=sample
-        )
-
-    def _source_table(self, blocks: Blocks) -> Table:
-        return as_table("source_blocks", self.source, blocks, unique=False)
-
-    def _destination_table(self, blocks: Blocks) -> Table:
-        return as_table("destination_blocks", self.destination, blocks, unique=True)
+        return self._running.unpacker(destination, destination_blocks, source_order=source_order)
 
 
 @lru_cache(maxsize=4096)

@@ -26,12 +26,14 @@ if TYPE_CHECKING:
 _NO_TABLE = np.zeros(0, np.int64)
 
 
-def pack(nest: Nest, source: Bytes, table: Table, out: object, *, start: int, stop: int) -> None:
+def pack(
+    nest: Nest, plan: engines.Plan, source: Bytes, table: Table, out: object, *, start: int, stop: int
+) -> None:
     """See `Nest.pack`."""
     _check(nest, start, stop)
     write = as_bytes("out", out, stop - start, writable=True)
     sides = (source, write[: stop - start], (table, _NO_TABLE), (nest.pages[0], 0))
-    if not engines.move_span(nest.stream, *sides, span=(start, stop), packing=True):
+    if not engines.move_span(plan, *sides, span=(start, stop), packing=True):
         programs = [into_stream(piece, at - start) for piece, at in cut(nest.moves, start, stop)]
         engines.copy(engines.prepare(programs), *sides)
 

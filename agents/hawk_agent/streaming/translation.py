@@ -208,11 +208,11 @@ class Translation:
     def contiguous(self, chunk: Chunk) -> int | None:
         """Where a chunk's bytes stand in the destination if that is one range in `pack`'s order, else
         None."""
-        return None if self._to is not None else _one_range(self._of(chunk).stream.programs, 1)
+        return None if self._to is not None else _one_range(self._of(chunk).moves, 1)
 
     def contiguous_source(self, chunk: Chunk) -> int | None:
         """Where a chunk's bytes stand in the source if that is one range, else None."""
-        return None if self._from is not None else _one_range(self._of(chunk).source_stream.programs, 0)
+        return None if self._from is not None else _one_range(self._of(chunk).source_stream, 0)
 
     def digest_source(self, chunk: Chunk, source: Buffer, key: int, sample: int) -> int:
         """The chunk's digest as the source has it; `sample` n looks at one stripe in n."""

@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Group
 from rich.text import Text
 
-from hawk_agent.layouts import engine
+from hawk_agent.layouts.engines import engine
 from hawk_agent.plans import choose, gather_writes, keeping, key_plans, scatter_reads, strategies
 from hawk_agent.plans.strategies import KEYED, LOCAL, REMOTE
 from hawk_agent.transports.verbs import mlx5_model

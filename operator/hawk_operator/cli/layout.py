@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hawk_agent.layouts import PRESETS, Layout, LayoutError, Nest, compile_nest, engine
+from hawk_agent.layouts import PRESETS, Layout, LayoutError, Nest, compile_nest
+from hawk_agent.layouts.engines import engine
 from hawk_agent.layouts.notation import AXES, parse
 from hawk_agent.plans import Costs, Limits, calibrate
 from hawk_operator.cli.explain import PROVE_MOST, describe, prove_keys, table

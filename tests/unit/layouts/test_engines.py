@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from hawk_agent.layouts import Layout, LayoutError, compile_nest, engine, engines
+from hawk_agent.layouts import Layout, LayoutError, compile_nest, engines
+from hawk_agent.layouts.engines import engine
 
 from .test_translation import engine as forced
 
@@ -99,7 +100,8 @@ def test_without_the_kernel_numpy_runs():
     """As where the package was installed without a compiler."""
     code = (
         "import sys; sys.modules['hawk_agent.layouts._kernel'] = None\n"
-        "from hawk_agent.layouts import Layout, compile_nest, engine\n"
+        "from hawk_agent.layouts import Layout, compile_nest\n"
+        "from hawk_agent.layouts.engines import engine\n"
         "nest = compile_nest(Layout.parse('s d', dict(s=4, d=8)), Layout.parse('d s', dict(s=4, d=8)))\n"
         "out = bytearray(64)\n"
         "nest.run(bytes(range(64)), out)\n"

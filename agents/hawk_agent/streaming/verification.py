@@ -13,8 +13,8 @@ SAMPLE = 256
 """A sampled digest looks at one stripe of 4 KiB in so many: one or two per cent of the copy's time.
 
 A chunk that didn't come, a wrong block table or swapped heads spoil hundreds of stripes and are found nearly
-always (256 spoilt ones with odds of 63%, 1,024 with 98%); a single flipped bit once in 256 transfers, which is
-what `Always` is for. The key picks the stripes, anew each transfer.
+always (256 spoilt ones with odds of 63%, 1,024 with 98%); a single flipped bit once in 256 transfers, which
+is what `Always` is for. The key picks the stripes, anew each transfer.
 """
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hawk_agent.memory.region import Region
     from hawk_agent.protocol import peer_pb2
     from hawk_agent.streaming.chunks import Chunk
-    from hawk_agent.streaming.translation import Translation
+    from hawk_agent.streaming.translation import Buffer, Translation
     from hawk_agent.transports.calibration import Forecast
 
 VARIABLE: Final = "HAWK_FAULT"
@@ -98,29 +98,30 @@ class _FaultyEnd(DestinationEnd):
         layout = translation.destination.layout
         self._nest = compile_nest(layout, layout)
         self._fault = fault
+        # Taken before the sender has an answer: a path that writes from afar may be ahead of `receive`.
+        self._stale = bytearray(self._memory) if fault == "drop-chunk" else bytearray()
 
     async def receive(self, chunk: Chunk) -> int:
         nest = self._nest.layers(chunk.first, chunk.count)
         if self._fault == "drop-chunk" and chunk.index == 1:
-            before = self._read(nest)
             nbytes = await self._inner.receive(chunk)
-            self._write(nest, before)
+            self._write(nest, self._read(nest, self._stale))
             return nbytes
         nbytes = await self._inner.receive(chunk)
         if self._fault == "swap-heads":
             first, second = nest.window("h", 0, 1), nest.window("h", 1, 2)
-            one, other = self._read(first), self._read(second)
+            one, other = self._read(first, self._memory), self._read(second, self._memory)
             self._write(first, other)
             self._write(second, one)
         elif self._fault == "corrupt":
-            content = self._read(nest)
+            content = self._read(nest, self._memory)
             content[0] ^= 1
             self._write(nest, content)
         return nbytes
 
-    def _read(self, nest: Nest) -> bytearray:
+    def _read(self, nest: Nest, memory: Buffer) -> bytearray:
         content = bytearray(nest.payload_nbytes)
-        nest.pack(self._memory, content, 0, len(content), source_blocks=self._table)
+        nest.pack(memory, content, 0, len(content), source_blocks=self._table)
         return content
 
     def _write(self, nest: Nest, content: bytearray) -> None:

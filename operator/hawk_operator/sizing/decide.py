@@ -131,7 +131,9 @@ def _on_demand(look: _Look, window: Window, needs: Needs) -> Decision:
         found = needs.wanted(problem, caps, look.present, factor)
         return {name: max(count, kept[name]) for name, count in found.items()}
 
-    wanted = wanted_at(1.0)
+    asked = needs.wanted(problem, caps, look.present)
+    wanted = {name: max(count, kept[name]) for name, count in asked.items()}
+    reserves = explain.reserves(needs, [name for name, count in asked.items() if kept[name] > count], kept)
     if unseen == 1.0 and look.present == wanted:
         low = shrunk = high = wanted
     else:
@@ -152,7 +154,7 @@ def _on_demand(look: _Look, window: Window, needs: Needs) -> Decision:
         fitted.replicas,
         _reason(look, target, wanted, limits=fitted.limits, waits=waits, infeasible=impossible),
         explain.sizing(problem, needs, fitted.replicas),
-        extra=[impossible, *fitted.limits, *waits, look.stuck, *window.warnings],
+        extra=[impossible, *reserves, *fitted.limits, *waits, look.stuck, *window.warnings],
     )
     return replace(
         decision,

@@ -9,7 +9,7 @@ from hawk_api import duration
 from hawk_operator.sizing.allocate import totals
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hawk_operator.sizing.demand import DecodeNeed, PrefillNeed
     from hawk_operator.sizing.needs import Needs
@@ -124,6 +124,13 @@ def _prefill_limit(problem: Problem, need: PrefillNeed, rate: float) -> str:
     if need.attainable < problem.ttft.share:
         text += f" (prefill alone keeps it for {need.attainable:.0%} of the prompts)"
     return text
+
+
+def reserves(needs: Needs, groups: Sequence[str], kept: Mapping[str, int]) -> list[str]:
+    """Which groups have more than the present rate asks for, and what for."""
+    burst = max((rate for rate, _ in needs.load.levels), default=0.0)
+    why = f"for bursts of up to {burst:.3g} requests/s as in the last hour"
+    return [f"{name}: {kept[name]} are kept {why}" for name in groups]
 
 
 def infeasible(problem: Problem, needs: Needs) -> str:

@@ -11,6 +11,7 @@ from hawk_api.reasons import Reason
 from hawk_api.v1alpha1.enums import Fallback, Role, ScalingMode
 from hawk_operator.sizing import GroupObservation, History, Objective, plan
 from hawk_operator.traffic import Window, signals
+from hawk_operator.traffic.bins import Bin
 from tests.unit.sizing.pools import AGENT, RAG, group, pool, seen, window
 
 DOWN = Window(0.0, 60.0, error="http://prometheus:9090: connection refused", answered=False)
@@ -295,3 +296,19 @@ def test_a_record_fits_the_status_schema_and_says_the_numbers():
     assert record.inputs["ttftTarget"] == "P95 1.2s"
     assert float(record.prediction["ttftSeconds"]) > 0
     assert record.model_dump(by_alias=True, mode="json")["time"] == "2023-11-14T22:13:20Z"
+
+
+def test_what_is_kept_for_bursts_says_so():
+    """Two hundred requests a second came for five seconds, again and again; ten come now."""
+    counts = ([50.0] * 20 + [1000.0]) * 8 + [50.0] * 20
+    hour = tuple(Bin(count, count * 4000.0, count * 300.0) for count in counts)
+    bursty = window(10.0, burst_bin=5.0, bins=hour)
+    most = (group("prefill", Role.PREFILL, most=99), group("decode", Role.DECODE, most=99))
+    steady = replace(bursty, bins=tuple(Bin(50.0, 2e5, 15e3) for _ in counts))
+
+    kept = follow(pool(groups=most), [bursty] * 10, {"prefill": 1, "decode": 1})[-1]
+    plain = follow(pool(groups=most), [steady] * 10, {"prefill": 1, "decode": 1})[-1]
+
+    assert kept.replicas["prefill"] > plain.replicas["prefill"]
+    assert f"prefill: {kept.replicas['prefill']} are kept for bursts" in kept.message
+    assert "kept for bursts" not in plain.message

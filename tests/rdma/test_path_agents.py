@@ -120,7 +120,7 @@ def test_a_transfer_over_verbs_is_right_and_counted(
     assert gpu.counted("hawk_agent_transfers_total", side="send", **done) == 1
     assert npu.counted("hawk_agent_transfers_total", side="receive", **done) >= 2, "with the link's proof"
     assert npu.counted("hawk_agent_predicted_over_measured_count", transport="verbs") >= 2
-    assert npu.counted("hawk_agent_fences_total", fence="memory-window") >= 2
+    assert npu.counted("hawk_agent_fences_total", fence="memory-window") >= 1, "a proof may be pulled"
     assert gpu.counted("hawk_agent_verbs_requests_total", state="posted") > 0
     assert gpu.counted("hawk_agent_verbs_requests_total", state="failed") == 0
     assert "verbs: rails rxa port 1" in gpu.said()

@@ -289,6 +289,9 @@ API int ibv_query_qp(IbvQp *qp, IbvQpAttr *attr, int mask, IbvQpInitAttr *init)
 API int ibv_destroy_qp(IbvQp *given)
 {
     Qp *qp = (Qp *)given;
+    for (int i = 0; i < KEYS; i++) /* SoftRoCE waits a minute for them */
+        if (opened[i].used && opened[i].only == qp)
+            return EBUSY;
     while (qp->done < qp->head)
         drop_request(&qp->ring[qp->done++ % RING]);
     qp->used = 0;

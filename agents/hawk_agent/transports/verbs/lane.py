@@ -178,12 +178,13 @@ class Lane:
 
     def discard(self) -> None:
         """Destroy it as it is. For a lane that was never connected; `close` for any other."""
+        # First the windows: one that is still bound holds its queue pair, and SoftRoCE waits a minute for it.
+        for window in self._windows:
+            window.close()
         self.queue.close()
         self._closed = True
         self._count()
         self.dispatcher.close()
-        for window in self._windows:
-            window.close()
         self._completions.close()
         for ring in self._rings:
             self.port.give(ring)

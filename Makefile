@@ -96,6 +96,10 @@ soak-scale: $(STAMP) ## 1,000 pools and 10,000 nodes under one operator; figures
 soak-transfers: $(STAMP) ## 500 transfers of random shape over shared memory and TCP, compared with an oracle (HAWK_SOAK=N)
 	@$(BIN)/python -m pytest tests/soak $(ARGS)
 
+.PHONY: soak-rdma
+soak-rdma: $(STAMP) ## 200 random faults over verbs, data checked after each (a quarter of an hour in a guest)
+	@HAWK_RDMA_FAULTS=200 $(BIN)/python -m tests.rdma test --timeout 3600 tests/rdma/test_path_faults.py --timeout=3600 $(ARGS)
+
 .PHONY: fuzz
 fuzz: $(STAMP) ## a thousand examples of every property of the layouts: notations, nests, kernels, streams (minutes)
 	@HAWK_TEST_PROFILE=thorough $(BIN)/python -m pytest tests/unit/layouts -m "not slow" --numprocesses auto --timeout 1200 $(ARGS)

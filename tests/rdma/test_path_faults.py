@@ -2,7 +2,7 @@
 
 HAWK_RDMA_FAULTS sets how many (20 unless given), HAWK_RDMA_SEED which:
 
-    HAWK_RDMA_FAULTS=200 make test-rdma ARGS=tests/rdma/test_path_faults.py
+    make soak-rdma                     200 of them
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def main() -> int:
     with Report(chosen, as_json=arguments.output == "json") as report:
         try:
             with Stage.set_up(RETRIEVAL, Progress(), scraped=arguments.broken != "no-metrics") as stage:
-                Demo(stage, report, arguments.broken, mixes).run()
+                report.drive(Demo(stage, report, arguments.broken, mixes))
         except DemoError:
             pass  # the report has it
         except KeyboardInterrupt:

@@ -52,6 +52,12 @@ class Report:
         if self._live.is_started:
             self._live.stop()
 
+    def drive(self, demo: object) -> None:
+        """Its steps in turn, each by the demo's method of its name; DemoError at the first that fails."""
+        for name in self.steps:
+            with self.step(name) as step:
+                getattr(demo, name)(step)
+
     def say(self, line: str) -> None:
         """Print one line above the table."""
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -45,12 +45,6 @@ class Demo:
         """The two model processes and the one alone, as they are now."""
         return Exchange(self.stage.workers, SCALES[SCALE], self.report.say)
 
-    def run(self) -> None:
-        """The report's steps in turn; raises DemoError at the first that fails."""
-        for name in self.report.steps:
-            with self.report.step(name) as step:
-                getattr(self, name)(step)
-
     def apply(self, step: Step) -> None:
         """The pool goes Ready, with every condition that Ready rests on."""
         stage = self.stage

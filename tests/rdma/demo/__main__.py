@@ -44,7 +44,7 @@ def main() -> int:
         closing(Stage(supervisor, ports, devices(), arguments.transports)) as stage,
         contextlib.suppress(DemoError),  # the report has it
     ):
-        Demo(stage, report, arguments.broken).run()
+        report.drive(Demo(stage, report, arguments.broken))
     report.finish()
     return 0 if report.passed else 1
 

@@ -36,12 +36,6 @@ class Demo:
         """The model processes as they are now."""
         return Exchange(self.stage.workers, SCALES[SCALE], self.report.say)
 
-    def run(self) -> None:
-        """The report's steps in turn; raises DemoError at the first that fails."""
-        for name in self.report.steps:
-            with self.report.step(name) as step:
-                getattr(self, name)(step)
-
     def wire(self, step: Step) -> None:
         """Both agents start, their engines register memory, each verifies its link by a canary."""
         stage = self.stage

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import signal
 import subprocess
 import sys
 import time
@@ -85,16 +84,18 @@ def test_nothing_runs_on_when_the_parent_is_killed():
         "-c",
         "exec sleep 600",
     ]
-    with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE) as parent:
-        [qemu] = until(
-            lambda: [pid for pid in _descendants(parent.pid) if "qemu" in _name(pid)],
-            what="QEMU to run",
-            timeout=PATIENCE,
-        )
-        folder = Path(f"/proc/{qemu}/cwd").readlink()
-        parent.send_signal(signal.SIGKILL)
+    with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.DEVNULL) as parent:
+        try:
+            [qemu] = until(
+                lambda: [pid for pid in _descendants(parent.pid) if b"-kernel" in _words(pid)],
+                what="the guest to run",
+                timeout=PATIENCE,
+            )
+            folder = Path(f"/proc/{qemu}/cwd").readlink()
+        finally:
+            parent.kill()
 
-    until(lambda: not _name(qemu) and not folder.exists(), what="the guest and its folder to be gone")
+    until(lambda: not _words(qemu) and not folder.exists(), what="the guest and its folder to be gone")
 
 
 def test_a_command_whose_time_is_up_is_told_from_one_that_ends(tmp_path: Path):
@@ -111,12 +112,12 @@ def test_a_command_whose_time_is_up_is_told_from_one_that_ends(tmp_path: Path):
     assert output.getvalue() == b"partly\n"
 
 
-def _name(pid: int) -> str:
-    """The name of a process; "" when there is none."""
+def _words(pid: int) -> list[bytes]:
+    """The command line of a process; empty when there is none."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text()
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
     except OSError:
-        return ""
+        return []
 
 
 def _descendants(pid: int) -> list[int]:

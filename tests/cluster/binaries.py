@@ -7,9 +7,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.errors import MissingToolError
+from tests.support.progress import Progress, Silent
+
 from . import gobuild, packages
-from .errors import MissingToolError
-from .progress import Progress, Silent
 
 TOOLS = Path(__file__).parent / "tools"
 PACKAGES = {

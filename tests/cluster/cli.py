@@ -19,14 +19,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from . import binaries, cache
+from tests.support import cache
+from tests.support.errors import MissingToolError
+from tests.support.progress import Progress
+from tests.support.supervisor import ProcessEndedError, Supervisor
+
+from . import binaries
 from .cluster import Cluster
 from .control_plane import resident_bytes
-from .errors import MissingToolError
 from .gobuild import BuildError
-from .progress import Progress
 from .prometheus import find_prometheus
-from .supervisor import ProcessEndedError, Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

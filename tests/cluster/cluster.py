@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 
+from tests.support.errors import NotHereError
+from tests.support.progress import Progress, Silent
+from tests.support.supervisor import Supervisor
+from tests.support.waiting import until
+
 from . import binaries, components
 from .control_plane import ControlPlane
-from .errors import NotHereError
-from .progress import Progress, Silent
-from .supervisor import Supervisor
-from .waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,16 +11,18 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from tests.support.ports import Ports
+from tests.support.supervisor import Process, ProcessEndedError
+from tests.support.waiting import until
+
 from . import components, pki
-from .ports import Ports
-from .supervisor import Process, ProcessEndedError
-from .waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tests.support.supervisor import Supervisor
+
     from .binaries import Programs
-    from .supervisor import Supervisor
 
 STAGES = Path(__file__).parent / "fake_nodes.yaml"
 READY_SECONDS = 120.0

@@ -19,10 +19,11 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
+    from tests.support.progress import Progress
+    from tests.support.supervisor import Supervisor
+
     from .cluster import Cluster
-    from .progress import Progress
     from .prometheus import Prometheus
-    from .supervisor import Supervisor
 
 ROOT = Path(__file__).parents[2]
 
@@ -110,7 +111,7 @@ def fake_node(cluster: Cluster) -> Iterator[AddNode]:
 @pytest.fixture
 def processes() -> Iterator[Supervisor]:
     """Starts processes (operator, agents) that end with the test, whatever becomes of it."""
-    from .supervisor import Supervisor
+    from tests.support.supervisor import Supervisor
 
     with Supervisor() as supervisor:
         yield supervisor
@@ -140,8 +141,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     }
     if session.config.option.collectonly or "cluster" not in wanted or _chosen():
         return
+    from tests.support.errors import MissingToolError
+
     from . import binaries
-    from .errors import MissingToolError
 
     with _screen(session.config) as progress:
         try:
@@ -156,7 +158,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, object, object]:
     """Skip a test that asks for what the chosen cluster lacks."""
-    from .errors import NotHereError
+    from tests.support.errors import NotHereError
 
     try:
         return (yield)
@@ -175,7 +177,7 @@ def _chosen() -> Path | None:
 @contextmanager
 def _screen(config: pytest.Config) -> Iterator[Progress]:
     """Show progress in spite of pytest's capture of output."""
-    from .progress import Progress
+    from tests.support.progress import Progress
 
     capture = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else ExitStack():
@@ -184,7 +186,7 @@ def _screen(config: pytest.Config) -> Iterator[Progress]:
 
 @contextmanager
 def _missing_tools_skip() -> Iterator[None]:
-    from .errors import MissingToolError
+    from tests.support.errors import MissingToolError
 
     try:
         yield

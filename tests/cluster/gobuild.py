@@ -12,14 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import cache
-from .supervisor import Supervisor
+from tests.support import cache
+from tests.support.supervisor import Supervisor
+
 from .toolchain import find_go
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .progress import Progress, Step
+    from tests.support.progress import Progress, Step
+
     from .toolchain import Go
 
 BUILD_TIMEOUT_SECONDS = 5400.0

@@ -12,12 +12,12 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import cache
-from .errors import MissingToolError
-from .supervisor import run
+from tests.support import cache
+from tests.support.errors import MissingToolError
+from tests.support.supervisor import run
 
 if TYPE_CHECKING:
-    from .progress import Progress
+    from tests.support.progress import Progress
 
 LOCK = Path(__file__).parent / "tools" / "packages.txt"
 INSTALL_TIMEOUT_SECONDS = 900.0

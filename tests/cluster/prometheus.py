@@ -11,16 +11,18 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from . import debian, gobuild
-from .errors import MissingToolError
-from .ports import Ports
-from .progress import Progress, Silent
-from .waiting import until
+from tests.support import debian
+from tests.support.errors import MissingToolError
+from tests.support.ports import Ports
+from tests.support.progress import Progress, Silent
+from tests.support.waiting import until
+
+from . import gobuild
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .supervisor import Process, Supervisor
+    from tests.support.supervisor import Process, Supervisor
 
 HTTP_SECONDS = 10.0
 READY_SECONDS = 60.0

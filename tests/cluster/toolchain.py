@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from . import packages
 
 if TYPE_CHECKING:
-    from .progress import Progress
+    from tests.support.progress import Progress
 
 
 @dataclass(frozen=True)

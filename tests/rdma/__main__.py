@@ -32,9 +32,9 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from tests.cluster.errors import MissingToolError
-from tests.cluster.progress import Progress
-from tests.cluster.supervisor import ProcessEndedError
+from tests.support.errors import MissingToolError
+from tests.support.progress import Progress
+from tests.support.supervisor import ProcessEndedError
 
 from . import guest, here
 from .image import environment_image

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from tests.cluster.supervisor import Supervisor
+from tests.support.supervisor import Supervisor
 
 from . import initramfs
 from .following import DIED, TIMED_OUT, Ended, follow
@@ -23,7 +23,7 @@ from .here import RIG_DEVICES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tests.cluster.supervisor import Process
+    from tests.support.supervisor import Process
 
     from .kernel import Kernel
     from .tools import Tools

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.cluster.errors import MissingToolError
-from tests.cluster.supervisor import Supervisor
+from tests.support.errors import MissingToolError
+from tests.support.supervisor import Supervisor
 
 from .following import Ended, follow
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import BinaryIO
 
-    from tests.cluster.supervisor import Process
+    from tests.support.supervisor import Process
 
 SYS = Path("/sys/class/infiniband")
 NETWORK = Path(__file__).parent / "network.sh"

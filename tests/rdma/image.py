@@ -11,14 +11,14 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from tests.cluster import cache
-from tests.cluster.errors import MissingToolError
-from tests.cluster.supervisor import run
+from tests.support import cache
+from tests.support.errors import MissingToolError
+from tests.support.supervisor import run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.cluster.progress import Progress
+    from tests.support.progress import Progress
 
 BUILD_SECONDS = 300.0
 BYTES_A_FILE = 6000  # an inode, and half a block that its end leaves free

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.cluster import cache, debian
-from tests.cluster.errors import MissingToolError
-from tests.cluster.supervisor import run
+from tests.support import cache, debian
+from tests.support.errors import MissingToolError
+from tests.support.supervisor import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tests.cluster.progress import Progress
+    from tests.support.progress import Progress
 
 META_PACKAGES = ("linux-image-amd64", "linux-image-generic")
 MODULES = (

@@ -12,15 +12,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hawk_agent.client import Engine, layer_events
 from hawk_agent.streaming.outcome import Outcome
-from tests.cluster.ports import Ports
-from tests.cluster.supervisor import Supervisor
-from tests.cluster.waiting import until
+from tests.support.ports import Ports
+from tests.support.supervisor import Supervisor
+from tests.support.waiting import until
 from tests.unit.agent.house import ROWS, TILE, TILES, Cache, open_cache, translated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.cluster.supervisor import Process
+    from tests.support.supervisor import Process
 
     from .conftest import Port
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.cluster import debian
-from tests.cluster.errors import MissingToolError
-from tests.cluster.supervisor import run
+from tests.support import debian
+from tests.support.errors import MissingToolError
+from tests.support.supervisor import run
 
 if TYPE_CHECKING:
-    from tests.cluster.progress import Progress
+    from tests.support.progress import Progress
 
 PACKAGES = (
     "busybox-static", "qemu-system-x86", "iproute2",

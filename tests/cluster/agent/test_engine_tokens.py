@@ -11,7 +11,7 @@ from lightkube import AsyncClient, KubeConfig
 from hawk_agent.errors import EngineRefusedError
 from hawk_agent.kube.tokens import AUDIENCE, TokenReviewer
 from hawk_agent.service.engine_identity import EnginePod
-from tests.cluster.waiting import until
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster

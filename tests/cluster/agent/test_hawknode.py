@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hawk_api.v1alpha1 import HawkNode
-from tests.cluster.waiting import until
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.cluster.cluster import Cluster
     from tests.cluster.fixtures import AddNode
-    from tests.cluster.supervisor import Process, Supervisor
+    from tests.support.supervisor import Process, Supervisor
 
 pytestmark = pytest.mark.cluster
 

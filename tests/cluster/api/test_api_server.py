@@ -17,7 +17,7 @@ from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkNodeStatus, HawkPool, HawkPoolStatus
 from hawk_api.validation import validate
 from tests.cluster.cluster import Cluster, CommandError
-from tests.cluster.waiting import until
+from tests.support.waiting import until
 
 from .cases import ACCEPTED, REFUSED, Case
 

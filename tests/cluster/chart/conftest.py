@@ -11,8 +11,8 @@ import pytest
 
 from tests.cluster import binaries
 from tests.cluster.cluster import Cluster
-from tests.cluster.errors import MissingToolError
-from tests.cluster.progress import Silent
+from tests.support.errors import MissingToolError
+from tests.support.progress import Silent
 
 from .release import CHART, NAMESPACE, Release
 

@@ -12,9 +12,9 @@ import yaml
 from hawk_agent.service.metrics import Metrics as AgentMetrics
 from hawk_operator.metrics import Metrics as OperatorMetrics
 from hawk_operator.trust import TrustMetrics
-from tests.cluster.errors import MissingToolError
-from tests.cluster.progress import Silent
 from tests.cluster.prometheus import find_prometheus
+from tests.support.errors import MissingToolError
+from tests.support.progress import Silent
 
 from .release import CHART, named
 

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from tests.cluster.cluster import CommandError
-from tests.cluster.waiting import until
+from tests.support.waiting import until
 
 from .release import named
 

@@ -14,8 +14,8 @@ import pytest
 
 from tests.cluster.cluster import CommandError
 from tests.cluster.operator import running as operators
-from tests.cluster.ports import Ports
-from tests.cluster.waiting import until
+from tests.support.ports import Ports
+from tests.support.waiting import until
 
 from . import rights
 from .release import NAMESPACE, Release

@@ -23,7 +23,7 @@ from hawk_operator import trust
 from hawk_operator.cluster_api import ClusterApi
 from hawk_operator.throttle import Gate
 from tests.cluster.cluster import CommandError
-from tests.cluster.waiting import until
+from tests.support.waiting import until
 
 from . import rights
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.errors import MissingToolError
-from tests.cluster.ports import Ports
 from tests.cluster.scale.soak import install_crds
-from tests.cluster.supervisor import Supervisor
-from tests.cluster.waiting import until
+from tests.support.errors import MissingToolError
+from tests.support.ports import Ports
+from tests.support.supervisor import Supervisor
+from tests.support.waiting import until
 
 from .proxy import Proxy
 from .running import Running, command

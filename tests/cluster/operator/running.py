@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.cluster import CommandError
-from tests.cluster.waiting import until
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cluster.cluster import Cluster
-    from tests.cluster.supervisor import Process
+    from tests.support.supervisor import Process
 
 CONTAINER = {"name": "engine", "image": "example/engine:1"}
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.waiting import until
+from tests.support.waiting import until
 
 from .running import CONTAINER, group, pool, replicas, wait_condition
 from .test_peers import FakeAgent

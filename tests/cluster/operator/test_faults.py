@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.waiting import until
+from tests.support.waiting import until
 
 from .running import condition, group, pool, replicas, wait_condition
 

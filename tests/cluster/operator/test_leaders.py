@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.waiting import until
+from tests.support.waiting import until
 
 from .running import pool, replicas
 

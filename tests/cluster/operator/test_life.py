@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.waiting import until
+from tests.support.waiting import until
 
 from .running import condition, dumps, exists, group, pool, replicas, wait_condition
 

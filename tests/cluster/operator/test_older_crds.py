@@ -10,14 +10,14 @@ import yaml
 
 from hawk_api.fitting import without
 from tests.cluster.fixtures import ROOT
-from tests.cluster.ports import Ports
-from tests.cluster.waiting import until
+from tests.support.ports import Ports
+from tests.support.waiting import until
 
 from .running import Running, command, pool, wait_condition
 
 if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
-    from tests.cluster.supervisor import Supervisor
+    from tests.support.supervisor import Supervisor
 
 pytestmark = pytest.mark.cluster
 

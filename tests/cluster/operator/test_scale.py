@@ -11,7 +11,7 @@ from tests.cluster.scale.soak import Soak
 
 if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
-    from tests.cluster.supervisor import Supervisor
+    from tests.support.supervisor import Supervisor
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 

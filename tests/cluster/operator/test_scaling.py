@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.traffic.engines import Engine, fleet
-from tests.cluster.waiting import until
+from tests.support.waiting import until
 
 from .running import group, pool, replicas, wait_condition
 

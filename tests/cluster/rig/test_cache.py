@@ -16,10 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cluster import binaries, cache, gobuild, packages, prometheus, toolchain
-from tests.cluster.errors import MissingToolError
-from tests.cluster.progress import Silent, Step
-from tests.cluster.waiting import until
+from tests.cluster import binaries, gobuild, packages, prometheus, toolchain
+from tests.support import cache
+from tests.support.errors import MissingToolError
+from tests.support.progress import Silent, Step
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -219,7 +220,7 @@ def test_folder_is_placed_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 HOLDER = (
-    "from tests.cluster import cache\nwith cache.locked('one'):\n    print('held', flush=True); input()\n"
+    "from tests.support import cache\nwith cache.locked('one'):\n    print('held', flush=True); input()\n"
 )
 
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 
 from tests.cluster import binaries, pki
 from tests.cluster.cluster import Cluster, CommandError
-from tests.cluster.waiting import until
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from tests.cluster.fixtures import AddNode

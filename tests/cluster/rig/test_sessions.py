@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.waiting import until
+from tests.support.waiting import until
 
 from .test_supervisor import ROOT, gone, running
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster import warden
-from tests.cluster.ports import Ports
-from tests.cluster.supervisor import ProcessEndedError, Supervisor
-from tests.cluster.waiting import until
+from tests.support import warden
+from tests.support.ports import Ports
+from tests.support.supervisor import ProcessEndedError, Supervisor
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,8 +42,8 @@ time.sleep(600)
 """
 OWNER = f"""
 import json, os, signal, sys, time
-from tests.cluster.supervisor import Supervisor
-from tests.cluster.waiting import until
+from tests.support.supervisor import Supervisor
+from tests.support.waiting import until
 with Supervisor() as processes:
     child = processes.spawn([sys.executable, "-c", {STUBBORN!r}], name="stubborn")
     words = until(lambda: child.tail().split(), what="the grandchild")

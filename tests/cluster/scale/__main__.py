@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.progress import Progress
 from tests.cluster.scale import fleet
 from tests.cluster.scale.soak import Soak, install_crds, report
-from tests.cluster.supervisor import Supervisor
+from tests.support.progress import Progress
+from tests.support.supervisor import Supervisor
 
 
 def main() -> int:

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tests.cluster.fixtures import ROOT
 from tests.cluster.operator.running import Running, command
-from tests.cluster.ports import Ports
 from tests.cluster.scale import fleet
-from tests.cluster.waiting import until
+from tests.support.ports import Ports
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.cluster.cluster import Cluster
-    from tests.cluster.supervisor import Supervisor
+    from tests.support.supervisor import Supervisor
 
 ACCOUNT: Final = "operator"
 USER: Final = f"system:serviceaccount:{fleet.SYSTEM}:{ACCOUNT}"

@@ -13,7 +13,7 @@ from hawk_api.reasons import Reason
 from hawk_operator.traffic import GroupTarget, Source
 from hawk_operator.traffic.collect import collect
 from tests.cluster.traffic.engines import Engine, fleet
-from tests.cluster.waiting import until
+from tests.support.waiting import until
 
 GROUPS = (GroupTarget("p", "Prefill", ("p1", "p2"), "ns"), GroupTarget("d", "Decode", ("d1",), "ns"))
 

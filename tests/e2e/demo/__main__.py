@@ -6,7 +6,7 @@ from copy import deepcopy
 from pathlib import Path
 
 from hawk_operator.simulate import traces
-from tests.cluster.progress import Progress
+from tests.support.progress import Progress
 
 from .exporter import Mix
 from .report import DemoError, Report

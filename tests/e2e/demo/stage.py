@@ -15,10 +15,10 @@ import yaml
 
 from tests.cluster import binaries
 from tests.cluster.cluster import Cluster
-from tests.cluster.progress import Progress, Silent
 from tests.cluster.prometheus import Prometheus, find_prometheus
-from tests.cluster.supervisor import Process, Supervisor
-from tests.cluster.waiting import until
+from tests.support.progress import Progress, Silent
+from tests.support.supervisor import Process, Supervisor
+from tests.support.waiting import until
 
 from .exporter import Mix
 from .worker import Worker, environment

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.cluster.waiting import until
+from tests.support.waiting import until
 
 from .exchange import Exchange
 from .exporter import Mix

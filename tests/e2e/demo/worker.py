@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from hawk_agent.client import Engine, Lease, Transfer, allocate, layer_events
 from hawk_agent.errors import HawkAgentError
-from tests.cluster.supervisor import Process, Supervisor
+from tests.support.supervisor import Process, Supervisor
 
 from .caches import TILE, RowMajorCache, TileCache
 from .llama import Halves, Llama

@@ -10,9 +10,9 @@ import sys
 from contextlib import closing
 from copy import deepcopy
 
-from tests.cluster.ports import Ports
-from tests.cluster.supervisor import Supervisor
 from tests.e2e.demo.report import DemoError, Report
+from tests.support.ports import Ports
+from tests.support.supervisor import Supervisor
 
 from .stage import NODES, Stage
 from .steps import STEPS, Demo

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.cluster.pki import Authority
-from tests.cluster.ports import Ports
-from tests.cluster.supervisor import Process, Supervisor
 from tests.e2e.demo.worker import Worker, environment
+from tests.support.ports import Ports
+from tests.support.supervisor import Process, Supervisor
 
 SCALE = "emulated"
 NODES = {"prefill": "gpu-0", "decode": "npu-0"}

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.cluster.waiting import until
 from tests.e2e.demo.exchange import Exchange
 from tests.e2e.demo.report import DemoError, Report, Step
 from tests.e2e.demo.scale import SCALES
+from tests.support.waiting import until
 
 from .stage import NODES, SCALE, Stage
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.progress import Silent
-from tests.cluster.waiting import until
 from tests.rdma import guest
 from tests.rdma.following import DIED, TIMED_OUT, Ended, follow
 from tests.rdma.image import environment_image
 from tests.rdma.kernel import kernel
 from tests.rdma.tools import tools
+from tests.support.progress import Silent
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

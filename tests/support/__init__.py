@@ -1,0 +1,1 @@
+"""What the rigs of the tests share: child processes that never outlive us, a cache, packages, progress."""

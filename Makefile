@@ -19,7 +19,9 @@ help: ## list the targets
 	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The editable install is repeated when the C kernel or the packaging changes.
-$(STAMP): requirements/dev.txt requirements/uv.txt pyproject.toml setup.py $(wildcard agents/hawk_agent/layouts/*.c agents/hawk_agent/layouts/*.h)
+EXTENSIONS := $(foreach room,layouts transports/verbs,$(wildcard agents/hawk_agent/$(room)/*.[ch]))
+
+$(STAMP): requirements/dev.txt requirements/uv.txt pyproject.toml setup.py $(EXTENSIONS)
 	@echo "==> Python environment in $(VENV) (a minute cold)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt

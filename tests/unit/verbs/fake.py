@@ -41,6 +41,7 @@ class Knobs(ctypes.Structure):
                 "dry",
                 "vanished",
                 "quiet",
+                "held",
             )
         ),
     )

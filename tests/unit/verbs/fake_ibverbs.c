@@ -22,6 +22,7 @@ API void ibv_free_device_list(IbvDevice **list) { free(list); }
 
 static IbvMw *alloc_mw(IbvPd *pd, int type)
 {
+    ENTER;
     if (type != IBV_WINDOW_2 || fake.windows <= 0) {
         errno = EOPNOTSUPP;
         return NULL;
@@ -36,6 +37,7 @@ static IbvMw *alloc_mw(IbvPd *pd, int type)
 
 static int dealloc_mw(IbvMw *mw)
 {
+    ENTER;
     for (int i = 0; i < KEYS; i++)
         if (opened[i].used && opened[i].only && (opened[i].key & ~0xffu) == (mw->handle & ~0xffu))
             opened[i].used = 0;
@@ -47,6 +49,7 @@ static int dealloc_mw(IbvMw *mw)
 
 API IbvContext *ibv_open_device(IbvDevice *device)
 {
+    ENTER;
     IbvContext *context = calloc(1, sizeof *context);
     context->device = device;
     context->async_fd = eventfd(0, EFD_CLOEXEC);
@@ -59,6 +62,7 @@ API IbvContext *ibv_open_device(IbvDevice *device)
 
 API int ibv_close_device(IbvContext *context)
 {
+    ENTER;
     close(context->async_fd);
     free(context);
     fake_seen.open--;
@@ -110,6 +114,7 @@ API int _ibv_query_gid_ex(IbvContext *context, uint32_t port, uint32_t index, Ib
 
 API IbvPd *ibv_alloc_pd(IbvContext *context)
 {
+    ENTER;
     IbvPd *pd = calloc(1, sizeof *pd);
     pd->context = context;
     fake_seen.open++;
@@ -118,6 +123,7 @@ API IbvPd *ibv_alloc_pd(IbvContext *context)
 
 API int ibv_dealloc_pd(IbvPd *pd)
 {
+    ENTER;
     free(pd);
     fake_seen.open--;
     return 0;
@@ -125,6 +131,7 @@ API int ibv_dealloc_pd(IbvPd *pd)
 
 static IbvMr *new_mr(IbvPd *pd, uint64_t address, size_t bytes, uint32_t access)
 {
+    ENTER;
     const int error = access & IBV_ACCESS_ODP ? (int)fake.odp_errno : 0;
     const uint32_t writable = IBV_ACCESS_WRITE;
     errno = error ? error : bytes > fake.max_mr ? ENOMEM : access & writable && !(access & IBV_ACCESS_LOCAL) ? EINVAL : 0;
@@ -160,6 +167,7 @@ API IbvMr *ibv_reg_dmabuf_mr(IbvPd *pd, uint64_t offset, size_t bytes, uint64_t 
 
 API int ibv_dereg_mr(IbvMr *mr)
 {
+    ENTER;
     find_key(mr->lkey)->used = 0;
     fake_seen.registered -= (int64_t)mr->length;
     fake_seen.open--;
@@ -169,6 +177,7 @@ API int ibv_dereg_mr(IbvMr *mr)
 
 API IbvChannel *ibv_create_comp_channel(IbvContext *context)
 {
+    ENTER;
     IbvChannel *channel = calloc(1, sizeof *channel);
     *channel = (IbvChannel){context, eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE), 0};
     fake_seen.open++;
@@ -177,6 +186,7 @@ API IbvChannel *ibv_create_comp_channel(IbvContext *context)
 
 API int ibv_destroy_comp_channel(IbvChannel *channel)
 {
+    ENTER;
     close(channel->fd);
     free(channel);
     fake_seen.open--;
@@ -185,6 +195,7 @@ API int ibv_destroy_comp_channel(IbvChannel *channel)
 
 API IbvCq *ibv_create_cq(IbvContext *context, int entries, void *cq_context, IbvChannel *channel, int vector)
 {
+    ENTER;
     (void)vector;
     Cq *cq = calloc(1, sizeof *cq);
     cq->cq = (IbvCq){.context = context, .channel = channel, .cq_context = cq_context, .cqe = entries};
@@ -198,6 +209,7 @@ API IbvCq *ibv_create_cq(IbvContext *context, int entries, void *cq_context, Ibv
 
 API int ibv_destroy_cq(IbvCq *given)
 {
+    ENTER;
     Cq *cq = (Cq *)given;
     for (int i = 0; i < QPS; i++)
         if (qps[i] && qps[i]->used && qps[i]->cq == cq)
@@ -221,6 +233,7 @@ API void ibv_ack_cq_events(IbvCq *cq, unsigned int events) { (void)cq, (void)eve
 
 API IbvQp *ibv_create_qp(IbvPd *pd, IbvQpInitAttr *init)
 {
+    ENTER;
     int at = 0;
     while (at < QPS && qps[at] && qps[at]->used)
         at++;
@@ -247,6 +260,7 @@ API IbvQp *ibv_create_qp(IbvPd *pd, IbvQpInitAttr *init)
 
 API int ibv_modify_qp(IbvQp *given, IbvQpAttr *attr, int mask)
 {
+    ENTER;
     Qp *qp = (Qp *)given;
     static const int NEEDS[] = {
         IBV_SET_STATE, IBV_SET_STATE | IBV_SET_PKEY | IBV_SET_PORT | IBV_SET_ACCESS,
@@ -288,6 +302,9 @@ API int ibv_query_qp(IbvQp *qp, IbvQpAttr *attr, int mask, IbvQpInitAttr *init)
 
 API int ibv_destroy_qp(IbvQp *given)
 {
+    for (int i = 0; i < 5000 && __atomic_load_n(&fake.held, __ATOMIC_ACQUIRE); i++)
+        usleep(1000);
+    ENTER;
     Qp *qp = (Qp *)given;
     for (int i = 0; i < KEYS; i++) /* SoftRoCE waits a minute for them */
         if (opened[i].used && opened[i].only == qp)

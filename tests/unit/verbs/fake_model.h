@@ -2,9 +2,13 @@
 #ifndef HAWK_FAKE_MODEL_H
 #define HAWK_FAKE_MODEL_H
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* mutexes that their owner may take again */
+#endif
 #include "_ibv.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -27,6 +31,7 @@ API struct {
     int64_t dry;  /* move nothing: sizes alone count */
     int64_t vanished; /* the device is out of the machine */
     int64_t quiet; /* of what is flushed, only signalled requests complete */
+    int64_t held;  /* destroying a queue pair takes until this is 0, or five seconds */
 } fake;
 
 /* What tests ask. */
@@ -69,6 +74,16 @@ typedef struct {
     Qp *only; /* a window's queue pair */
     int used;
 } Opened;
+
+/* Callers hold no interpreter's lock, so the model has one of its own: taken where it is entered. */
+static pthread_mutex_t model = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static pthread_mutex_t *lock_model(void)
+{
+    pthread_mutex_lock(&model);
+    return &model;
+}
+static void unlock_model(pthread_mutex_t **locked) { pthread_mutex_unlock(*locked); }
+#define ENTER __attribute__((cleanup(unlock_model))) pthread_mutex_t *locked = lock_model()
 
 static IbvDevice devices[DEVICES];
 static Qp *qps[QPS];
@@ -274,6 +289,7 @@ static void work_off(Qp *qp, int64_t most)
 
 API void fake_work(int64_t most)
 {
+    ENTER;
     for (int i = 0; i < QPS; i++)
         if (qps[i] && qps[i]->used)
             work_off(qps[i], most);
@@ -281,6 +297,7 @@ API void fake_work(int64_t most)
 
 static int poll_cq(IbvCq *given, int entries, IbvWc *wc)
 {
+    ENTER;
     Cq *cq = (Cq *)given;
     if (fake.vanished) {
         errno = EIO;
@@ -298,6 +315,7 @@ static int poll_cq(IbvCq *given, int entries, IbvWc *wc)
 
 static int req_notify_cq(IbvCq *cq, int solicited)
 {
+    ENTER;
     (void)solicited;
     if (fake.vanished)
         return EIO;
@@ -366,6 +384,7 @@ static int take_chain(Qp *qp, IbvSendWr *wr, IbvSendWr **bad)
 
 static int post_send(IbvQp *qp, IbvSendWr *wr, IbvSendWr **bad)
 {
+    ENTER;
     fake_seen.calls++;
     if (fake.vanished) {
         *bad = wr;
@@ -379,6 +398,7 @@ static int post_send(IbvQp *qp, IbvSendWr *wr, IbvSendWr **bad)
 
 static int post_recv(IbvQp *given, IbvRecvWr *wr, IbvRecvWr **bad)
 {
+    ENTER;
     Qp *qp = (Qp *)given;
     for (; wr; wr = wr->next) {
         *bad = wr;

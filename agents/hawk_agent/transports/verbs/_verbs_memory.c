@@ -47,11 +47,16 @@ static int memory_end(Memory *self)
 {
     if (!self->mr)
         return 0;
-    const int error = as_errno(self->context->library->call.dereg_mr(self->mr));
-    if (!error) {
-        self->mr = NULL;
+    IbvMr *mr = self->mr;
+    int error;
+    self->mr = NULL; /* closed for others while the pages are given back, which takes long for many */
+    Py_BEGIN_ALLOW_THREADS
+    error = as_errno(self->context->library->call.dereg_mr(mr));
+    Py_END_ALLOW_THREADS
+    if (error)
+        self->mr = mr;
+    else
         self->context->children--;
-    }
     return error;
 }
 
@@ -134,11 +139,16 @@ static int window_end(Window *self)
 {
     if (!self->mw)
         return 0;
-    const int error = as_errno(self->context->context->ops.dealloc_mw(self->mw));
-    if (!error) {
-        self->mw = NULL;
+    IbvMw *mw = self->mw;
+    int error;
+    self->mw = NULL;
+    Py_BEGIN_ALLOW_THREADS
+    error = as_errno(self->context->context->ops.dealloc_mw(mw));
+    Py_END_ALLOW_THREADS
+    if (error)
+        self->mw = mw;
+    else
         self->context->children--;
-    }
     return error;
 }
 

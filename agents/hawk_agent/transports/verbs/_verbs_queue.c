@@ -103,17 +103,24 @@ static PyObject *queue_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
+/* Other threads find it closed already while the provider destroys it, which may take a minute. */
 static int queue_end(Queue *self)
 {
     if (!self->qp || !self->context)
         return 0;
-    const int error = as_errno(self->context->library->call.destroy_qp(self->qp));
-    if (!error) {
-        self->qp = NULL;
-        leave(self->completion, self);
-        self->context->children--;
+    IbvQp *qp = self->qp;
+    int error;
+    self->qp = NULL;
+    Py_BEGIN_ALLOW_THREADS
+    error = as_errno(self->context->library->call.destroy_qp(qp));
+    Py_END_ALLOW_THREADS
+    if (error) {
+        self->qp = qp;
+        return error;
     }
-    return error;
+    leave(self->completion, self);
+    self->context->children--;
+    return 0;
 }
 
 static void queue_dealloc(Queue *self)

@@ -66,7 +66,7 @@ class Lane:
         self.bouncing = asyncio.Lock()
         """Held by the one share that uses the bounce buffer."""
         self._ended = self._closed = False
-        self._closing = asyncio.Lock()
+        self._closing: asyncio.Task[None] | None = None
         limits = port.device.limits
         depth, receives = min(depth, limits.max_qp_wr), min(RECEIVES, limits.max_qp_wr)
         self._completions = CompletionQueue(port.device, depth + receives)
@@ -160,9 +160,12 @@ class Lane:
 
         TransportTimeoutError when it can't be destroyed: the memory must be taken for still in use.
         """
-        async with self._closing:
-            if not self._closed:
-                await self._destroy()
+        if self._closed:
+            return
+        if self._closing is None or self._closing.done():
+            self._closing = asyncio.create_task(self._destroy())
+        # Who waits may be cancelled; a queue pair that is half destroyed may not.
+        await asyncio.shield(self._closing)
 
     async def _destroy(self) -> None:
         self.end()
@@ -171,20 +174,25 @@ class Lane:
                 await self.dispatcher.drained(self.queue, seconds=DRAIN_SECONDS)
             except TransportTimeoutError as error:  # destroying it ends them too
                 log.warning("verbs: %s; the queue pair is destroyed", error)
+        self.dispatcher.close()
         try:
-            self.discard()
+            # A provider may take long over it: SoftRoCE, or a card in trouble, a minute.
+            await asyncio.to_thread(self._release)
         except TransportError as error:
             raise TransportTimeoutError(f"{error}; its memory stays in use") from error
 
     def discard(self) -> None:
         """Destroy it as it is. For a lane that was never connected; `close` for any other."""
+        self.dispatcher.close()
+        self._release()
+
+    def _release(self) -> None:
         # First the windows: one that is still bound holds its queue pair, and SoftRoCE waits a minute for it.
         for window in self._windows:
             window.close()
         self.queue.close()
         self._closed = True
         self._count()
-        self.dispatcher.close()
         self._completions.close()
         for ring in self._rings:
             self.port.give(ring)

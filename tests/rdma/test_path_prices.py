@@ -1,7 +1,7 @@
 """What the cost model says of each way and what it took, in one run; printed: an emulated guest is noisy.
 
-The model is calibrated on two points, half the bytes as they are and half the bytes gathered: an agent
-measures a card with itself, which says less of a wire that is made of the same processor's time.
+The model is calibrated on half the bytes as they are, gathered, and scattered: an agent measures a card with
+itself, which says less of a wire that is made of the same processor's time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hawk_agent.layouts import Layout
-from hawk_agent.plans import Costs, Limits, calibrate, gather_writes
+from hawk_agent.plans import Costs, Limits, calibrate, gather_writes, scatter_reads
 from hawk_agent.streaming import chunks as chunking
 from hawk_agent.transports.verbs.strategy import Way
 
@@ -59,7 +59,7 @@ async def test_each_way_moves_the_same_bytes_and_is_compared_with_its_prediction
 
 
 async def calibrated(rxa: Port, rxb: Port) -> Costs:
-    """A byte's and a piece's price on this wire, from half the bytes; the copy's as this machine does it."""
+    """What a byte, a piece and a read cost on this wire, from half the bytes; the copy's as it is here."""
     rows, tiles = layouts(layers=1)
     with path.region(rows, seed=1) as source, path.region(tiles) as destination:
         async with path.pair([rxa.device], [rxb.device]) as pair:
@@ -69,7 +69,16 @@ async def calibrated(rxa: Port, rxb: Port) -> Costs:
             gathered = path.translation(rows, tiles)
             pieces = gather_writes(gathered.nest, Limits(max_sge=32)).sges
             piece = await quickest(pair, gathered, source, destination) / pieces
-    return replace(calibrate(), link_bytes_per_s=link, sge_seconds=piece, request_seconds=1e-9)
+            pair.sender.strategy = Way.SCATTER
+            reads = scatter_reads(gathered.nest, Limits(max_sge=32))
+            scattered = await quickest(pair, gathered, source, destination)
+    return replace(
+        calibrate(),
+        link_bytes_per_s=link,
+        sge_seconds=piece,
+        request_seconds=1e-9,
+        read_request_seconds=max((scattered - reads.sges * piece) / reads.work_requests, 1e-9),
+    )
 
 
 async def quickest(

@@ -20,7 +20,8 @@ class Costs:
     Attributes:
         translate_bytes_per_s: the fused copy; measured by `calibrate`.
         link_bytes_per_s: the network, or another process' memory.
-        request_seconds: posting and executing one work request.
+        request_seconds: posting and executing one work request that writes.
+        read_request_seconds: the same of one that reads: the peer has to answer, and answers to few at once.
         sge_seconds: one more piece in a work request's list.
         entry_seconds: one piece of a strided key.
         key_seconds: making a strided key, a work request of its own.
@@ -32,6 +33,7 @@ class Costs:
     translate_bytes_per_s: float = 8e9
     link_bytes_per_s: float = 50e9
     request_seconds: float = 50e-9
+    read_request_seconds: float = 125e-9
     sge_seconds: float = 4e-9
     entry_seconds: float = 4e-9
     key_seconds: float = 600e-9

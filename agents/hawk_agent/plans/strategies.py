@@ -55,14 +55,18 @@ def strategies(nest: Nest, costs: Costs, limits: Limits | None = None) -> list[S
     translate = nbytes / costs.translate_bytes_per_s
     link = nbytes / costs.link_bytes_per_s
     found = [Strategy("fused-copy", translate, limited_by="memory")]
-    for name, transfers in (
-        ("gather-writes", gather_writes(nest, bounds)),
-        ("scatter-reads", scatter_reads(nest, bounds)),
+    for name, transfers, request in (
+        ("gather-writes", gather_writes(nest, bounds), costs.request_seconds),
+        ("scatter-reads", scatter_reads(nest, bounds), costs.read_request_seconds),
     ):
-        found.append(_listed(name, transfers, costs, link))
+        found.append(_listed(name, transfers, request, costs, link))
     found += [_keyed(plan, keeping(nest, plan, bounds), costs, link) for plan in key_plans(nest, bounds)]
-    for name, side in (("tile-then-send", 1), ("send-then-tile", 0)):
-        found.append(_bounced(name, nest, side, costs, bounds, translate=translate, link=link))
+    for name, side, request in (
+        ("tile-then-send", 1, costs.request_seconds),
+        ("send-then-tile", 0, costs.read_request_seconds),
+    ):
+        price = request + costs.sge_seconds
+        found.append(_bounced(name, nest, side, price, bounds, translate=translate, link=link))
     return found
 
 
@@ -88,8 +92,8 @@ def _slowest(**seconds: float) -> tuple[float, str]:
     return seconds[name], name
 
 
-def _listed(name: str, transfers: Transfers, costs: Costs, link: float) -> Strategy:
-    cards = transfers.work_requests * costs.request_seconds + transfers.sges * costs.sge_seconds
+def _listed(name: str, transfers: Transfers, request: float, costs: Costs, link: float) -> Strategy:
+    cards = transfers.work_requests * request + transfers.sges * costs.sge_seconds
     seconds, limit = _slowest(link=link, descriptors=cards)
     return Strategy(name, seconds, transfers.work_requests, transfers.sges, limited_by=limit)
 
@@ -116,13 +120,12 @@ def _keyed(plan: KeyPlan, kept: Keeping, costs: Costs, link: float) -> Strategy:
 
 
 def _bounced(
-    name: str, nest: Nest, side: int, costs: Costs, limits: Limits, *, translate: float, link: float
+    name: str, nest: Nest, side: int, request: float, limits: Limits, *, translate: float, link: float
 ) -> Strategy:
     """Tile on one side through a registered ring, and move whole stretches: the two overlap."""
     requests = 0
     for move in nest.moves:
         stretch = contiguous(move, side)
         requests += move.nbytes // stretch * -(-stretch // limits.max_message_bytes)
-    posting = requests * (costs.request_seconds + costs.sge_seconds)
-    seconds, limit = _slowest(memory=translate, link=link, descriptors=posting)
+    seconds, limit = _slowest(memory=translate, link=link, descriptors=requests * request)
     return Strategy(name, seconds, requests, requests, limited_by=limit)

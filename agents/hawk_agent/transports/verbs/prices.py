@@ -1,9 +1,10 @@
 """What a card takes for bytes, requests and pieces, measured on the card itself at start.
 
-Two queue pairs of one port, connected to each other, carry three small transfers: one long run, many short
-requests, and full lists of short pieces. The first gives bytes a second, the other two the price of a request
-and of a piece. A network between two cards may be slower than a card to itself: then predictions of bytes are
-too good, and the metric of predicted over measured shows by how much.
+Two queue pairs of one port, connected to each other, carry four small transfers: one long run, many short
+writes, full lists of short pieces, and many short reads. The first gives bytes a second, the others the
+prices of a request that writes, of a piece, and of a request that reads. A network between two cards may be
+slower than a card to itself: then predictions of bytes are too good, and the metric of predicted over
+measured shows by how much.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from __future__ import annotations
 import mmap
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from hawk_agent.layouts import Layout, compile_nest
-from hawk_agent.memory.registration import DESTINATION, register
+from hawk_agent.memory.registration import DESTINATION, PULLED, register
 from hawk_agent.transports.verbs.completion import CompletionQueue, finish
 from hawk_agent.transports.verbs.posting import Local, Posting, Remote
 from hawk_agent.transports.verbs.queue_pair import QueuePair
@@ -41,25 +42,29 @@ def calibrate(device: Device, costs: Costs) -> Costs:
     """These costs with the device's prices for bytes, requests and pieces; some milliseconds on a card."""
     lists = min(device.limits.max_sge, 32)
     with mmap.mmap(-1, 2 * MOST_BULK) as memory:
-        registered = register(device, memory, len(memory), DESTINATION)
+        registered = register(device, memory, len(memory), DESTINATION | PULLED)
         completions = CompletionQueue(device, 2 * (_DEPTH + 1))
         ends: list[QueuePair] = []
         try:
             ends += (QueuePair(device, _DEPTH, lists, completions, receives=1) for _ in range(2))
             one, other = ends
             one.connect(other.info, 0)
-            other.connect(one.info, DESTINATION)
+            other.connect(one.info, DESTINATION | PULLED)
 
-            def seconds(nest: Nest) -> float:
+            def seconds(nest: Nest, direction: Literal["write", "read"] = "write") -> float:
                 local = Local(MOST_BULK, registered.local_keys)
                 keys = tuple(replace(key, offset=0, nbytes=MOST_BULK, address=key.address + MOST_BULK)
                              for key in registered.remote_keys)  # fmt: skip
-                return min(_timed(Posting(one, nest, local, Remote(MOST_BULK, keys))) for _ in range(ROUNDS))
+                there = Remote(MOST_BULK, keys)
+                return min(
+                    _timed(Posting(one, nest, local, there, direction=direction)) for _ in range(ROUNDS)
+                )
 
             first = LEAST_BULK / seconds(_runs(1, LEAST_BULK, gap=0, landing=0))
             long = min(max(LEAST_BULK, int(first * BULK_SECONDS)), MOST_BULK)
             bulk = seconds(_runs(1, long, gap=0, landing=0))
             request = seconds(_runs(REQUESTS, PIECE, gap=PIECE, landing=PIECE)) / REQUESTS
+            read = seconds(_runs(REQUESTS, PIECE, gap=PIECE, landing=PIECE), "read") / REQUESTS
             piece = seconds(_runs(LISTS * lists, PIECE, gap=PIECE, landing=0)) / (LISTS * lists)
         finally:
             for end in ends:
@@ -72,6 +77,7 @@ def calibrate(device: Device, costs: Costs) -> Costs:
         link_bytes_per_s=long / bulk,
         sge_seconds=sge,
         request_seconds=max(request - sge, _LEAST),
+        read_request_seconds=max(read - sge, _LEAST),
     )
 
 

@@ -91,6 +91,7 @@ def _over(costs: Costs, rails: int) -> Costs:
         costs,
         link_bytes_per_s=costs.link_bytes_per_s * rails,
         request_seconds=costs.request_seconds / rails,
+        read_request_seconds=costs.read_request_seconds / rails,
         sge_seconds=costs.sge_seconds / rails,
     )
 

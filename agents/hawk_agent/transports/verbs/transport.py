@@ -105,11 +105,13 @@ class Verbs(Transport):
             loop.add_reader(port.device.events, self._on_event, port)
         costs = self._costs
         log.info(
-            "verbs: rails %s; fork protection %s; link %.3g MB/s, %.3g us a request, %.3g us a piece",
+            "verbs: rails %s; fork protection %s; link %.3g MB/s, %.3g us a write, %.3g us a read, "
+            "%.3g us a piece",
             ", ".join(str(port.device.info) for port in self.ports),
             fork_status(self._library),
             costs.link_bytes_per_s / 1e6,
             costs.request_seconds * 1e6,
+            costs.read_request_seconds * 1e6,
             costs.sge_seconds * 1e6,
         )
 

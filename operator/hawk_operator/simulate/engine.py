@@ -6,7 +6,7 @@ import heapq
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hawk_api.v1alpha1.enums import QueueOrder, Role
 from hawk_operator.simulate.meter import Gauges, Meter
@@ -99,7 +99,11 @@ class _Fleet:
     def idle(self, job: Job | None = None) -> PrefillWorker | DecodeWorker | None:
         """The emptiest worker without a prompt (and with memory for `job`); None when all have one."""
         free = [w for w in self.ready if w.job is None and (job is None or w.fits(job))]
-        return min(free, key=lambda w: (w.load, w.number), default=None)
+        return free[0] if len(free) == 1 else min(free, key=_emptiest, default=None)
+
+
+def _emptiest(worker: PrefillWorker | DecodeWorker) -> tuple[int, int]:
+    return worker.load, worker.number
 
 
 CHUNK_OF_ITL = 0.95
@@ -118,17 +122,17 @@ class Simulation:
         self.settings = settings
         self.model = problem.model
         self.fleets = {g.name: _Fleet(g, StepCost.of(g, self.model)) for g in problem.groups}
-        self.jobs = [Job(request, i) for i, request in enumerate(trace.requests)]
         self.meter = Meter()
         self.handed: deque[Job] = deque()
-        self.events: list[tuple[float, int, Callable[[float], None]]] = []
+        self.events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        """(when, number, what happens, its arguments before the time)"""
         self.number = 0
         self.workers = 0
-        self.open = len(self.jobs)
+        self.open = len(trace.requests)
         self.last_look = 0.0
         self.work = 0.0
         self.work_at_look = 0.0
-        self.done = Outcome([math.inf] * len(self.jobs), [math.inf] * len(self.jobs), [], [], 0.0)
+        self.done = Outcome([math.inf] * self.open, [math.inf] * self.open, [], [], 0.0)
         self.chunk_s = CHUNK_OF_ITL * problem.itl.target if problem.itl else DEFAULT_CHUNK_S
         dedicated = {group.name for group in prompt_groups(problem)}
         by_speed = sorted(
@@ -138,6 +142,8 @@ class Simulation:
         self.dedicated = [fleet for fleet in by_speed if fleet.group.name in dedicated]
         """Slowest first: what is in time there leaves the faster ones free."""
         self.lenders = [fleet for fleet in by_speed if fleet.group.name not in dedicated]
+        self.decoders: list[DecodeWorker] = []
+        """Ready ones of all groups."""
         self.router = Router((Station(f.group.name) for f in by_speed), settings.order)
         self._service: dict[int, dict[str, float]] = {}
 
@@ -150,29 +156,30 @@ class Simulation:
             for _ in range(fleet.wanted):
                 self._ready(fleet, 0.0, 0.0)
         for when, name in self.settings.failures:
-            self._at(when, lambda now, name=name: self._fail(self.fleets[name], now))  # type: ignore[misc]
+            self._at(when, self._fail, self.fleets[name])
         self._at(0.0, self._look)
         limit = self.trace.seconds + self.settings.drain_after_s
-        arriving, jobs = 0, self.jobs
+        arriving, requests = 0, self.trace.requests
+        coming = requests[0].arrival if requests else math.inf
         now = 0.0
         while self.open and now <= limit:
-            coming = jobs[arriving].request.arrival if arriving < len(jobs) else math.inf
             if coming <= self.events[0][0]:
                 now = coming
-                self._arrive(jobs[arriving])
+                self._arrive(Job(requests[arriving], arriving))
                 arriving += 1
+                coming = requests[arriving].arrival if arriving < len(requests) else math.inf
                 self._feed(now)
                 if progress and arriving % 1000 == 0:
                     progress(arriving)
             else:
-                now, _, act = heapq.heappop(self.events)
-                act(now)
+                now, _, act, about = heapq.heappop(self.events)
+                act(*about, now)
         self._account(now)
         return self.done
 
-    def _at(self, when: float, act: Callable[[float], None]) -> None:
+    def _at(self, when: float, act: Callable[..., None], *about: Any) -> None:
         self.number += 1
-        heapq.heappush(self.events, (when, self.number, act))
+        heapq.heappush(self.events, (when, self.number, act, about))
 
     # Prefill
 
@@ -194,6 +201,8 @@ class Simulation:
 
     def _feed(self, now: float) -> None:
         """Give waiting prompts to idle workers."""
+        if not self.router.waiting:
+            return
         for position, fleet in enumerate(self.dedicated):
             fastest = not any(f.ready for f in self.dedicated[position + 1 :])
             while self.router.waiting and (worker := fleet.idle()) is not None:
@@ -224,7 +233,7 @@ class Simulation:
             worker.job, worker.busy_until = job, now + seconds
             worker.work_s += seconds
         self.work += worker.busy_until - now
-        self._at(worker.busy_until, lambda t, w=worker, j=job: self._prefilled(w, j, t))  # type: ignore[misc]
+        self._at(worker.busy_until, self._prefilled, worker, job)
 
     def _prefilled(self, worker: PrefillWorker | DecodeWorker, job: Job, now: float) -> None:
         if worker.job is not job:
@@ -257,7 +266,7 @@ class Simulation:
         if worker.link_free <= now:
             self._handed_over(job, now)
         else:
-            self._at(worker.link_free, lambda t, j=job: self._handed_over(j, t))  # type: ignore[misc]
+            self._at(worker.link_free, self._handed_over, job)
 
     # Decode
 
@@ -271,13 +280,10 @@ class Simulation:
             job = self.handed[0]
             best: DecodeWorker | None = None
             shortest = math.inf
-            for fleet in self.fleets.values():
-                for worker in fleet.ready:
-                    if not isinstance(worker, DecodeWorker):
-                        break
-                    step = worker.step_with(job)
-                    if step < shortest and worker.fits(job):
-                        best, shortest = worker, step
+            for worker in self.decoders:
+                step = worker.step_with(job.context)
+                if step < shortest and worker.fits(job):
+                    best, shortest = worker, step
             if best is None:
                 return
             self.handed.popleft()
@@ -289,7 +295,7 @@ class Simulation:
     def _watch(self, worker: DecodeWorker) -> None:
         end = worker.next_end()
         if math.isfinite(end):
-            self._at(end, lambda t, w=worker, v=worker.version: self._decoded(w, v, t))  # type: ignore[misc]
+            self._at(end, self._decoded, worker, worker.version)
 
     def _decoded(self, worker: DecodeWorker, version: int, now: float) -> None:
         if worker.version != version:
@@ -332,7 +338,7 @@ class Simulation:
             fleet.wanted += 1
             due = now + self.settings.startup_s
             fleet.starting.append((due, now))
-            self._at(due, lambda t, f=fleet, d=due, a=now: self._started(f, d, a, t))  # type: ignore[misc]
+            self._at(due, self._started, fleet, due, now)
         while fleet.wanted > wanted:
             fleet.wanted -= 1
             if fleet.starting:
@@ -357,11 +363,19 @@ class Simulation:
             fleet.ready.append(worker)
         else:
             fleet.ready.append(PrefillWorker(self.workers, fleet.group.name, asked))
+        self._changed()
+
+    def _changed(self) -> None:
+        """Keep `decoders` true after a worker became ready, or ceased to be."""
+        self.decoders = [
+            w for fleet in self.fleets.values() for w in fleet.ready if isinstance(w, DecodeWorker)
+        ]
 
     def _drain(self, fleet: _Fleet, now: float) -> None:
         """Let the emptiest worker finish what it has, and go."""
         worker = min(fleet.ready, key=lambda w: (w.load, -w.number))
         fleet.ready.remove(worker)
+        self._changed()
         worker.draining = True
         fleet.draining.append(worker)
         if not worker.load:
@@ -379,6 +393,7 @@ class Simulation:
         if not fleet.ready:
             return
         worker = fleet.ready.pop(0)
+        self._changed()
         self._bill(fleet, worker, now)
         lost: list[Job] = []
         if isinstance(worker, DecodeWorker):

@@ -201,9 +201,13 @@ class DecodeWorker:
         """Sequences in the batch, and the prompt beside it."""
         return len(self.ends) + (self.job is not None)
 
-    def step_with(self, job: Job) -> float:
+    def step_with(self, context: int) -> float:
         """Seconds of a step with one sequence more, by the tokens at the last change."""
-        return self.cost.line(len(self.ends) + 1, self.tokens + job.context)[0]
+        sequences, tokens, cost = len(self.ends) + 1, self.tokens + context, self.cost
+        a, b, c = cost.read
+        d, e, f = cost.compute
+        reading, computing = a + b * sequences + c * tokens, d + e * sequences + f * tokens
+        return cost.base + max(reading, computing)
 
     def fits(self, job: Job) -> bool:
         """Whether there is a place and memory for all that the sequence will hold."""

@@ -12,7 +12,7 @@ ARGS ?=
 
 # Each writes files that are committed, and with --check fails where they are stale.
 GENERATORS := crds/hawk_api/generate.py agents/hawk_agent/protocol/generate.py \
-  operator/hawk_operator/status/reference.py charts/values_table.py
+  operator/hawk_operator/status/reference.py operator/hawk_operator/simulate/bench/page.py charts/values_table.py
 
 .PHONY: help
 help: ## list the targets
@@ -87,7 +87,7 @@ bench: $(STAMP) ## ours, the peers and the limit, interleaved; JSON and a plot i
 	@$(BIN)/python -m tests.bench $(ARGS)
 
 .PHONY: bench-policies
-bench-policies: $(STAMP) ## the ratio's policy beside those in use today, on generated traffic and ARGS=trace-file
+bench-policies: $(STAMP) ## docs/scaling.md's tables and pictures: every policy on generated traffic and ARGS="TRACE-FILE …" (half an hour; goes on where it was)
 	@$(BIN)/python -m hawk_operator.simulate.bench $(ARGS)
 
 .PHONY: soak-scale

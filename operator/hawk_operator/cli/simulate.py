@@ -1,17 +1,13 @@
 """hawk simulate: replay traffic through the operator's decision, beside other policies."""
 
 import math
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping  # noqa: TC003 -- typer reads the annotations
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import yaml
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from hawk_api.catalogue import shipped
@@ -22,8 +18,10 @@ from hawk_api.v1alpha1.enums import QueueOrder
 from hawk_api.validation import validate
 from hawk_operator.cli.output import Output, OutputOption, emit, fail, rows
 from hawk_operator.cli.validate import load as load_manifests
+from hawk_operator.simulate.course import Course, Load
 from hawk_operator.simulate.engine import Settings
 from hawk_operator.simulate.generate import SCENARIOS, scenario
+from hawk_operator.simulate.progress import watched
 from hawk_operator.simulate.run import POLICIES, Arena, UnknownPolicyError, check, compare
 from hawk_operator.simulate.sample import SAMPLE_POOL
 from hawk_operator.simulate.score import Score
@@ -67,7 +65,8 @@ def simulate(
     ] = False,
     timeline: Annotated[bool, typer.Option(help="Add each policy's replicas over time (JSON).")] = False,
     plot: Annotated[
-        Path | None, typer.Option(help="Write a picture (PNG) of ratio and traffic.", show_default=False)
+        Path | None,
+        typer.Option(help="Write a picture (PNG or SVG) of ratio and traffic.", show_default=False),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -83,6 +82,8 @@ def simulate(
             check(name)
     except UnknownPolicyError as error:
         fail(f"--policy: {error}")
+    if plot is not None:
+        _check_plot(plot)
     found = _trace(trace, seed, seconds)
     problem = _problem(pool, ttft_stretch, startup_seconds)
     if queue_order is not None:
@@ -93,8 +94,8 @@ def simulate(
         order=problem.queue_order,
     )
     asked = names if no_oracle or "oracle" in names else [*names, "oracle"]
-    with _bar(asked, len(found.requests)) as progress:
-        scores = compare(Arena.of(found, problem, settings), asked, progress)
+    with watched(len(found.requests)) as tell:
+        scores = compare(Arena.of(found, problem, settings, tell=tell), asked)
     best = next((s.cost_usd for s in scores if s.policy == "oracle"), None)
     scores = [s for s in scores if s.policy in names]
     if plot is not None:
@@ -202,24 +203,21 @@ def _table(trace: Trace, scores: list[Score], oracle: float | None) -> Table:
     )
 
 
+def _check_plot(path: Path) -> None:
+    """Refuse before the runs what couldn't be written after them."""
+    if path.suffix.lower() not in {".png", ".svg"}:
+        fail(f"--plot: {path} ends in neither .png nor .svg; choose one of these endings")
+    if not path.parent.is_dir():
+        fail(f"--plot: there is no folder {path.parent}; make it, or give the path of a picture elsewhere")
+
+
 def _plot(path: Path, trace: Trace, problem: Problem, scores: list[Score]) -> None:
     try:
         from hawk_operator.simulate.plot import over_time  # noqa: PLC0415 -- only with --plot
-
-        over_time(path, trace, problem, scores)
     except ModuleNotFoundError as error:
         fail(f"--plot: the package {error.name} is not installed; install hawkpool[sim]", 1)
-    except (OSError, ValueError) as error:
-        fail(f"--plot: {path}: {error}; give the path of a .png that can be written", 1)
-
-
-@contextmanager
-def _bar(names: list[str], requests: int) -> Iterator[Any]:
-    """A bar on a terminal's stderr; nothing where stderr is no terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        tasks = {name: bar.add_task(name, total=requests) for name in names}
-        yield lambda name, done: bar.update(tasks[name], completed=done)
+    courses = [Course.of(found, problem) for found in scores]
+    try:
+        path.write_bytes(over_time(trace.name, Load.of(trace), courses, path.suffix.lower()[1:]))
+    except OSError as error:
+        fail(f"--plot: {path}: {error.strerror or error}; give a path that can be written", 1)

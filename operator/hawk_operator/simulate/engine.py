@@ -48,6 +48,10 @@ class Policy(Protocol):
 
     name: str
 
+    @property
+    def key(self) -> str:
+        """All that its decisions depend on besides what it sees; equal keys make equal runs."""
+
     def decide(
         self, window: Window, gauges: Gauges, observed: Mapping[str, GroupObservation], now: float
     ) -> Mapping[str, int]:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -94,28 +95,56 @@ def oracle(trace: Trace, problem: Problem, settings: Settings, run: Try) -> tupl
 def oracle_curve(
     trace: Trace, problem: Problem, settings: Settings, run: Try
 ) -> list[tuple[Schedule, Score]]:
-    """All schedules that the clairvoyant's search runs: its cost against attainment, the finest near GOOD."""
+    """All schedules that the clairvoyant's search runs: its cost against attainment, the finest near GOOD.
+
+    For each spare of decode the least fine that reaches GOOD is bisected, below the fine at which even the
+    plan costs what the best run so far did: more than one run is spent only on what is cheaper.
+    """
     path = _Path(trace, problem, settings)
     found: list[tuple[Schedule, Score]] = []
+
+    def as_dear(plan_usd: float, spare: float, fine: float) -> bool:
+        return path.usd(path.cheapest(fine, spare)) >= plan_usd
+
+    def good(spare: float, fine: float) -> bool:
+        schedule = path.cheapest(fine, spare)
+        found.append((schedule, run(schedule)))
+        return found[-1][1].of_attainable >= GOOD
+
+    best: _Found | None = None
     for spare in _SPARES:
         low, high = _FINES
-        found.append(_tried(path, high, spare, run))
-        if found[-1][1].of_attainable < GOOD:
+        if best is not None:
+            high = _bisected(low, high, partial(as_dear, best.plan_usd, spare))
+        if not good(spare, high):
             continue
         enough = found[-1][1].itl_attainment >= _ENOUGH * found[-1][1].attainable
-        while high / low > _NEAR:
-            middle = math.sqrt(low * high)
-            found.append(_tried(path, middle, spare, run))
-            low, high = (low, middle) if found[-1][1].of_attainable >= GOOD else (middle, high)
-        found += [_tried(path, high * more, spare, run) for more in _BEYOND]
+        fine = _bisected(low, high, partial(good, spare))
+        plan = path.usd(path.cheapest(fine, spare))
+        if best is None or plan < best.plan_usd:
+            best = _Found(plan, fine, spare)
         if enough:
             break
+    if best is not None:
+        for more in _BEYOND:
+            good(best.spare, best.fine * more)
     return found
 
 
-def _tried(path: _Path, fine: float, spare: float, run: Try) -> tuple[Schedule, Score]:
-    schedule = path.cheapest(fine, spare)
-    return schedule, run(schedule)
+class _Found(NamedTuple):
+    """The cheapest plan so far that reaches GOOD, and what it was asked with."""
+
+    plan_usd: float
+    fine: float
+    spare: float
+
+
+def _bisected(low: float, high: float, holds: Callable[[float], bool]) -> float:
+    """The least value at which it holds, within _NEAR; `high` where it holds nowhere below."""
+    while high / low > _NEAR:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
 class _Path:
@@ -152,6 +181,15 @@ class _Path:
                 value[: self.prompts.least] = math.inf
             origins.append(origin)
         return self._schedule(_walk(value, origins))
+
+    def usd(self, schedule: Schedule) -> float:
+        """What a schedule costs by itself, from each worker's being asked for."""
+        price = {group.name: group.cost_per_hour or 1.0 for group in self.groups}
+        return (
+            SLOT_S
+            / 3600.0
+            * sum(price[n] * count for _, wanted in schedule.steps for n, count in wanted.items())
+        )
 
     def _size(self, needs: Sequence[int]) -> tuple[int, int]:
         first = max(late.shape[0] for late in self.late)

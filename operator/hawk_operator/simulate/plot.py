@@ -2,99 +2,155 @@
 
 from __future__ import annotations
 
+import io
 import math
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
-    from hawk_operator.simulate.score import Score
-    from hawk_operator.simulate.traces import Trace
-    from hawk_operator.sizing import Problem
+    from matplotlib.axes import Axes
 
-_SLOT_S = 60.0
+    from hawk_operator.simulate.course import Course, Load
 
-
-def over_time(path: Path, trace: Trace, problem: Problem, scores: Sequence[Score]) -> None:
-    """Traffic above, prefill share of the workers in the middle, workers of each role below; PNG or SVG."""
-    figure, axes = _figure(3)
-    traffic, share, workers = axes
-    slots = int(trace.seconds / _SLOT_S) + 1
-    requests, prompts, outputs = [0.0] * slots, [0.0] * slots, [0.0] * slots
-    for request in trace.requests:
-        slot = int(request.arrival / _SLOT_S)
-        requests[slot] += 1 / _SLOT_S
-        prompts[slot] += request.prompt / _SLOT_S / 1000
-        outputs[slot] += request.output / _SLOT_S / 1000
-    minutes = [slot * _SLOT_S / 60 for slot in range(slots)]
-    traffic.step(minutes, requests, where="post", color="black", label="requests/s")
-    traffic.step(minutes, prompts, where="post", color="tab:gray", label="thousand prompt tokens/s")
-    traffic.step(minutes, outputs, where="post", color="tab:olive", label="thousand output tokens/s")
-    traffic.set_title(trace.name)
-    prefill = {group.name for group in problem.groups if group.role.prefills}
-    for color, found in zip(_colors(), scores, strict=False):
-        times = [when / 60 for when, _, _ in found.timeline]
-        first = [sum(n for name, n in wanted.items() if name in prefill) for _, wanted, _ in found.timeline]
-        second = [
-            sum(n for name, n in wanted.items() if name not in prefill) for _, wanted, _ in found.timeline
-        ]
-        ratio = [a / (a + b) if a + b else math.nan for a, b in zip(first, second, strict=True)]
-        share.step(times, ratio, where="post", color=color, label=found.policy)
-        workers.step(times, first, where="post", color=color, label=f"{found.policy}: prefill")
-        workers.step(times, second, where="post", color=color, linestyle=":", label=f"{found.policy}: decode")
-    for name, height in (("1:1", 1 / 2), ("1:2", 1 / 3), ("1:4", 1 / 5)):
-        share.axhline(height, color="lightgray", linewidth=0.8, zorder=0)
-        share.annotate(name, (0, height), fontsize=7, color="gray")
-    for axis, label in zip(axes, ("traffic", "prefill share of workers", "workers"), strict=True):
-        axis.set_ylabel(label)
-        axis.legend(fontsize=6, loc="upper right", ncols=2)
-    workers.set_xlabel("minutes")
-    _save(figure, path)
+_INK, _PALE, _LINE = "#1f2933", "#9aa5b1", "#e4e7eb"
+_COLOURS = ("#1f6feb", "#d1632a", "#2a9d5c", "#8957c8", "#b8860b", "#c2378b", "#17858f", "#5b6770")
+_STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Helvetica", "Arial"],
+    "font.size": 9,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "hawk",
+    "text.color": _INK,
+    "axes.labelcolor": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+}
+_RATIOS = ("2:1", "1:1", "1:2", "1:4", "1:8")
+_SHARES = (80, 90, 95, 98, 99, 99.5, 99.9)
+"""Per cent of attainment that a picture of costs marks; what is late is drawn to a logarithmic scale."""
+_LEAST_LATE = 5e-4
 
 
-def frontier(path: Path, title: str, found: Mapping[str, Sequence[Score]]) -> None:
-    """Cost against attainment: one point a setting, the settings of a policy joined; PNG or SVG."""
-    figure, axes = _figure(1)
-    for color, (name, scores) in zip(_colors(), found.items(), strict=False):
-        ordered = sorted(scores, key=lambda s: s.cost_usd)
-        axes[0].plot(
-            [s.cost_usd for s in ordered],
-            [100 * s.of_attainable for s in ordered],
-            marker="o",
-            markersize=3,
-            linewidth=0.8,
-            color=color,
-            label=name,
+def over_time(title: str, load: Load, courses: Sequence[Course], form: str = "svg") -> bytes:
+    """Traffic above, the ratio of prefill to decode in the middle, workers of each role below.
+
+    `form` is svg or png; the same input gives the same bytes.
+    """
+    with rc_context(_STYLE):
+        figure = Figure(figsize=(8.6, 7.2), layout="constrained")
+        axes = figure.subplots(3, 1, sharex=True)
+        traffic, ratio, workers = axes
+        _traffic(traffic, load)
+        for number, course in enumerate(courses):
+            look: Any = {  # the first on top
+                "where": "post",
+                "color": _COLOURS[number % len(_COLOURS)],
+                "linewidth": 1.2 if number else 2.2,
+                "zorder": 3 - number / len(courses),
+            }
+            minutes = [when / 60 for when, _, _ in course.steps]
+            prefill = [count for _, count, _ in course.steps]
+            decode = [count for _, _, count in course.steps]
+            ratio.step(minutes, list(map(_share, prefill, decode)), label=course.policy, **look)
+            workers.step(minutes, prefill, label=f"{course.policy}, prefill", **look)
+            workers.step(minutes, decode, label=f"{course.policy}, decode", linestyle=":", **look)
+        marks = [tuple(map(int, name.split(":"))) for name in _RATIOS]
+        ratio.set_yticks([_share(p, d) for p, d in marks], _RATIOS)
+        ratio.set_ylim(0, 1)
+        traffic.set_title(title, loc="left", fontsize=11, fontweight="bold")
+        for one, label in zip(axes, ("traffic, 1 is the mean", "prefill : decode", "workers"), strict=True):
+            one.set_ylabel(label)
+            _plain(one)
+        workers.set_xlabel("minutes")
+        workers.set_ylim(bottom=0)
+        return _bytes(figure, form)
+
+
+def _traffic(axes: Axes, load: Load) -> None:
+    """Requests and tokens, each over its own mean, which the legend has."""
+    minutes = [i * load.bin_seconds / 60 for i in range(len(load.requests) + 1)]
+    for colour, name, rates in (
+        (_INK, "requests/s", load.requests),
+        (_COLOURS[0], "prompt tokens/s", load.prompt_tokens),
+        (_COLOURS[1], "output tokens/s", load.output_tokens),
+    ):
+        mean = sum(rates) / len(rates)
+        heights = [rate / mean if mean else 0.0 for rate in rates]
+        axes.stairs(
+            heights,
+            minutes,
+            color=colour,
+            label=f"{mean:,.3g} {name}" if mean < 100 else f"{mean:,.0f} {name}",
         )
-    axes[0].axhline(99, color="lightgray", linewidth=0.8, zorder=0)
-    axes[0].set_title(title)
-    axes[0].set_xlabel("US dollars")
-    axes[0].set_ylabel("per cent of the attainable requests within TTFT and ITL")
-    axes[0].legend(fontsize=7)
-    _save(figure, path)
+    axes.set_ylim(bottom=0)
 
 
-def _colors() -> list[str]:
-    return [f"C{i}" for i in range(10)] + ["black", "tab:gray"]
+def _share(prefill: int, decode: int) -> float:
+    return prefill / (prefill + decode) if prefill + decode else math.nan
 
 
-def _figure(rows: int):  # type: ignore[no-untyped-def]  # matplotlib gives Any
-    import matplotlib as mpl  # noqa: PLC0415 -- heavy, and only pictures need it
+def costs(title: str, curves: Mapping[str, Sequence[tuple[float, float]]], form: str = "svg") -> bytes:
+    """Cost against attainment: (US dollars, share) of a policy's settings, but for those that pay more for
+    no more.
+    """
+    with rc_context(_STYLE):
+        figure = Figure(figsize=(8.6, 5.4), layout="constrained")
+        axes = figure.subplots()
+        for number, (name, points) in enumerate(curves.items()):
+            best = _undominated(points)
+            axes.plot(
+                [usd for usd, _ in best],
+                [_height(share) for _, share in best],
+                marker="os^D"[number // len(_COLOURS)],
+                markersize=6 if name == "hawk" else 4,
+                linewidth=2.2 if name == "hawk" else 0.9,
+                linestyle="--" if name == "oracle" else "-",
+                color=_INK if name == "oracle" else _COLOURS[number % len(_COLOURS)],
+                label=name,
+            )
+        axes.axhline(_height(0.99), color=_INK, linewidth=0.8, linestyle=":", zorder=0)
+        axes.set_yticks([_height(share / 100) for share in _SHARES], [f"{share:g}" for share in _SHARES])
+        axes.set_ylim(_height(_SHARES[0] / 100), _height(1.0) + 0.1)
+        axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
+        axes.set_xlabel("US dollars")
+        axes.set_ylabel("per cent of the attainable requests in time")
+        _plain(axes)
+        return _bytes(figure, form)
 
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415
 
-    figure, axes = plt.subplots(
-        rows, 1, figsize=(9, 3 + 2 * rows), sharex=rows > 1, squeeze=False, layout="constrained"
-    )
-    return figure, list(axes[:, 0])
+def _height(share: float) -> float:
+    return -math.log10(max(1.0 - share, _LEAST_LATE))
 
 
-def _save(figure, path: Path) -> None:  # type: ignore[no-untyped-def]
-    from matplotlib import pyplot as plt  # noqa: PLC0415
+def _undominated(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The points, by cost, that no cheaper one equals."""
+    best: list[tuple[float, float]] = []
+    for usd, share in sorted(points, key=lambda point: (point[0], -point[1])):
+        if not best or share > best[-1][1]:
+            best.append((usd, share))
+    return best
 
-    metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
-    with plt.rc_context({"svg.hashsalt": "hawk", "svg.fonttype": "none"}):
-        figure.savefig(path, dpi=110, metadata=metadata)
-    plt.close(figure)
+
+def _plain(axes: Axes) -> None:
+    axes.grid(color=_LINE, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(which="both", length=0)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(_PALE)
+    axes.legend(fontsize=7.5, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+
+
+def _bytes(figure: Figure, form: str) -> bytes:
+    buffer = io.BytesIO()
+    metadata = dict.fromkeys(("Date", "Creator", "Format", "Type") if form == "svg" else ("Software",))
+    figure.savefig(buffer, format=form, dpi=120, metadata=metadata)
+    if form != "svg":
+        return buffer.getvalue()
+    short = re.sub(r"(\d\.\d{2})\d+", r"\1", buffer.getvalue().decode())
+    return "\n".join(line.rstrip() for line in short.splitlines()).encode() + b"\n"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hawk_api.v1alpha1.enums import Role
+from hawk_operator.simulate.cache import code
 from hawk_operator.sizing import History, plan
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ class Hawk:
         self.history = History()
         self.last: Decision | None = None
 
+    @property
+    def key(self) -> str:
+        """The pool, and the code of the decision."""
+        return f"{code('hawk_operator.sizing', 'hawk_operator.traffic')} {self.problem}"
+
     def decide(self, window: Window, gauges: Gauges, observed: Observed, now: float) -> Mapping[str, int]:
         """One decision."""
         del gauges
@@ -53,6 +59,11 @@ class Schedule:
 
     steps: list[tuple[float, dict[str, int]]]
     name: str = "schedule"
+
+    @property
+    def key(self) -> str:
+        """The steps."""
+        return repr(self.steps)
 
     def decide(self, window: Window, gauges: Gauges, observed: Observed, now: float) -> Mapping[str, int]:
         """The replicas of the newest step that has begun."""
@@ -136,6 +147,7 @@ class PerRole:
         rule: Rule,
     ) -> None:
         self.name = name
+        self.knobs = knobs
         self.rule = rule
         self.measures = measure(knobs)
         self.least = {Role.PREFILL: knobs.least_prefill, Role.DECODE: knobs.least_decode}
@@ -143,6 +155,11 @@ class PerRole:
         self.groups = {role: groups for role, groups in sides.items() if groups}
         self.most = {r: min(knobs.most, sum(g.most for g in groups)) for r, groups in self.groups.items()}
         self.memory = {role: Memory() for role in self.measures}
+
+    @property
+    def key(self) -> str:
+        """The rule by its name, and its knobs."""
+        return f"{self.name} {self.knobs}"
 
     def decide(self, window: Window, gauges: Gauges, observed: Observed, now: float) -> Mapping[str, int]:
         """Each role's rule, its replicas given to the role's groups in order."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from hawk_api import ratio as ratios
 from hawk_api.v1alpha1.enums import Role
 from hawk_operator.simulate import policies
+from hawk_operator.simulate.cache import Store, code
 from hawk_operator.simulate.engine import Policy, Settings, Simulation
 from hawk_operator.simulate.hindsight import GOOD, oracle, static_best
 from hawk_operator.simulate.peers import dynamo
@@ -17,7 +21,7 @@ from hawk_operator.simulate.policies import Hawk, Knobs, PerRole, Schedule, deco
 from hawk_operator.simulate.score import Score, score
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from fractions import Fraction
 
     from hawk_operator.simulate.traces import Trace
@@ -32,11 +36,26 @@ _PEERS: Mapping[str, tuple[Callable[[Knobs], dict[Role, policies.Measure]], poli
 }
 POLICIES = ("hawk", *_PEERS, "dynamo", "static-best", "oracle")
 """Policies by name; besides them `fixed:A:B`, any ratio of prefill to decode."""
+HINDSIGHT = ("static-best", "oracle")
+"""Those that know the trace."""
 TUNING_S = 600.0
 _USES = (0.3, 0.5, 0.7, 0.85)
 _QUEUES = (0.5, 1.0, 2.0, 4.0)
 _FILLS = (0.4, 0.6, 0.8, 1.0)
 """Sequences a decode replica that a rule aims at, as a share of the batch that ITL allows."""
+_SIMULATED = (
+    *(
+        f"hawk_operator.simulate.{name}"
+        for name in ("engine", "meter", "policies", "router", "score", "workers")
+    ),
+    "hawk_operator.sizing.roofline",
+)
+"""The code that says what a policy's decisions lead to."""
+
+Tell = Callable[[str, int], None]
+"""Called with a policy's name and the requests of its present run that have come; a new run begins at 0."""
+Family = Callable[[float], Policy]
+"""A policy as it was tuned (1), or more (above) or less generous with replicas."""
 
 
 class UnknownPolicyError(ValueError):
@@ -45,18 +64,30 @@ class UnknownPolicyError(ValueError):
 
 @dataclass(frozen=True)
 class Arena:
-    """A trace, a pool and a cluster on which policies are compared. `tuning_s` is the part for tuning."""
+    """A trace, a pool and a cluster on which policies are compared. `tuning_s` is the part for tuning.
+
+    Runs that `store` knows aren't repeated; `tell` hears of those that are.
+    """
 
     trace: Trace
     problem: Problem
     settings: Settings
     tuning_s: float
+    store: Store | None = field(default=None, compare=False)
+    tell: Tell | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, trace: Trace, problem: Problem, settings: Settings, tuning_s: float | None = None) -> Arena:
+    def of(
+        cls,
+        trace: Trace,
+        problem: Problem,
+        settings: Settings,
+        *,
+        store: Store | None = None,
+        tell: Tell | None = None,
+    ) -> Arena:
         """Tune on the first ten minutes, or a quarter of a trace that is shorter than forty."""
-        part = min(TUNING_S, trace.seconds / 4.0) if tuning_s is None else tuning_s
-        return cls(trace, problem, settings, part)
+        return cls(trace, problem, settings, min(TUNING_S, trace.seconds / 4.0), store, tell)
 
     @property
     def begun(self) -> Arena:
@@ -68,43 +99,53 @@ class Arena:
 
     def tune(self, policy: Policy) -> Score:
         """Score a policy on the first part."""
-        part = self.trace.part(0.0, self.tuning_s)
-        return self._run(part, policy, (0.0, self.tuning_s), drain_s=60.0)
+        return self._run(self._first, policy, (0.0, self.tuning_s), drain_s=60.0)
 
-    def judge(self, policy: Policy, progress: Callable[[int], None] | None = None) -> Score:
+    def judge(self, policy: Policy) -> Score:
         """Score a policy on the rest, having run through the first part as well."""
-        end = self.trace.seconds + 1e-6
-        return self._run(self.trace, policy, (self.tuning_s, end), progress=progress)
+        return self._run(self.trace, policy, (self.tuning_s, self.trace.seconds + 1e-6), drain_s=3600.0)
 
-    def _run(
-        self,
-        trace: Trace,
-        policy: Policy,
-        span: tuple[float, float],
-        *,
-        drain_s: float = 3600.0,
-        progress: Callable[[int], None] | None = None,
-    ) -> Score:
+    @cached_property
+    def _first(self) -> Trace:
+        return self.trace.part(0.0, self.tuning_s)
+
+    @cached_property
+    def _digest(self) -> str:
+        """What all runs here depend on, but for their settings and policies."""
+        found = hashlib.sha256(f"{code(*_SIMULATED)} {self.problem}".encode())
+        for r in self.trace.requests:
+            found.update(f"{r.arrival!r} {r.prompt} {r.output}\n".encode())
+        return found.hexdigest()
+
+    def _run(self, trace: Trace, policy: Policy, span: tuple[float, float], *, drain_s: float) -> Score:
         settings = replace(self.settings, drain_after_s=drain_s)
         if isinstance(policy, Schedule):
             settings = replace(settings, initial=policy.steps[0][1])
-        outcome = Simulation(trace, self.problem, policy, settings).run(progress)
-        return score(trace, self.problem, outcome, policy.name, span)
+        key = "" if self.store is None else f"{self._digest} {span} {settings} {policy.key}"
+        if self.store is not None and (kept := self.store.get(key)) is not None:
+            return replace(Score.of_plain(kept), policy=policy.name)
+        outcome = Simulation(trace, self.problem, policy, settings).run(self._telling(policy.name))
+        found = score(trace, self.problem, outcome, policy.name, span)
+        if self.store is not None:
+            self.store.put(key, found.plain())
+        return found
+
+    def _telling(self, name: str) -> Callable[[int], None] | None:
+        tell = self.tell
+        if tell is None:
+            return None
+        tell(name, 0)
+        return lambda come: tell(name, come)
 
 
-def compare(
-    arena: Arena, names: Iterable[str], progress: Callable[[str, int], None] | None = None
-) -> list[Score]:
+def compare(arena: Arena, names: Iterable[str]) -> list[Score]:
     """Score policies by name, in order; raises UnknownPolicyError. Deterministic."""
     wanted = list(names)
     for name in wanted:
         check(name)
     arena = arena.begun
-    found = []
-    for name in wanted:
-        tell = None if progress is None else (lambda done, name=name: progress(name, done))
-        found.append(_compete(arena, name, tell))
-    return found
+    with dynamo.Host() as host:
+        return [compete(arena, name, host) for name in wanted]
 
 
 def check(name: str) -> None:
@@ -118,32 +159,56 @@ def check(name: str) -> None:
         raise UnknownPolicyError(f"{name!r} is unknown; use fixed:A:B or one of {', '.join(POLICIES)}")
 
 
-def _compete(arena: Arena, name: str, progress: Callable[[int], None] | None) -> Score:
-    if name == "hawk":
-        return arena.judge(Hawk(arena.problem), progress)
-    if name == "dynamo":
-        return _dynamo(arena, progress)
+def compete(arena: Arena, name: str, host: dynamo.Host) -> Score:
+    """Score one policy in an arena that has begun, tuned first if it is one that people tune."""
     if name == "static-best":
         return static_best(arena.problem, arena.judge)[1]
     if name == "oracle":
         return oracle(arena.trace, arena.problem, arena.settings, arena.judge)[1]
+    made, settings = family(arena, name, host)
+    return replace(arena.judge(made(1.0)), settings=settings)
+
+
+def family(arena: Arena, name: str, host: dynamo.Host) -> tuple[Family, dict[str, float | str]]:
+    """A policy of POLICIES but those of HINDSIGHT, as tuned on the first part and around that; its settings.
+
+    In both directions a generous peer has lower targets and higher minima, a generous fixed ratio is there
+    more often, and a generous decision of ours has fewer late requests as its objective.
+    """
+    if name == "hawk":
+        return _ours(arena.problem), {}
+    if name == "dynamo":
+        return _dynamo(arena, host)
     if name.startswith("fixed:"):
         return _fixed(arena, name, ratios.parse(name.removeprefix("fixed:")))
-    return _tuned(arena, name, progress)
+    return _tuned(arena, name)
 
 
-def _fixed(arena: Arena, name: str, ratio: Fraction) -> Score:
+def _ours(problem: Problem) -> Family:
+    ttft = problem.ttft
+
+    def made(generosity: float) -> Hawk:
+        if ttft is None or generosity == 1.0:
+            return Hawk(problem)
+        share = 1.0 - (1.0 - ttft.share) / generosity
+        return Hawk(replace(problem, ttft=replace(ttft, share=share)))
+
+    return made
+
+
+def _fixed(arena: Arena, name: str, ratio: Fraction) -> tuple[Family, dict[str, float | str]]:
     """A fixed ratio, as often as the first part needs."""
     prefill, decode = arena.problem.side(Role.PREFILL)[0].name, decode_side(arena.problem)[0].name
-    for times in range(1, 41):
-        policy = fixed({prefill: times * ratio.numerator, decode: times * ratio.denominator}, name)
-        if times == 40 or arena.tune(policy).of_attainable >= GOOD:
-            break
-    settings: dict[str, float | str] = {"times": times}
-    return replace(arena.judge(policy), settings=settings)
+
+    def often(times: int) -> Schedule:
+        return fixed({prefill: times * ratio.numerator, decode: times * ratio.denominator}, name)
+
+    enough = (n for n in range(1, 40) if arena.tune(often(n)).of_attainable >= GOOD)
+    times = next(enough, 40)
+    return lambda generosity: often(max(1, round(times * generosity))), {"times": times}
 
 
-def _tuned(arena: Arena, name: str, progress: Callable[[int], None] | None) -> Score:
+def _tuned(arena: Arena, name: str) -> tuple[Family, dict[str, float | str]]:
     """A peer with the best knobs of the first part: each role's target and minimum, swept twice."""
     measure, rule = _PEERS[name]
     uses = _USES if measure is policies.by_utilisation else _QUEUES
@@ -160,6 +225,10 @@ def _tuned(arena: Arena, name: str, progress: Callable[[int], None] | None) -> S
     def policy(turned: Knobs) -> PerRole:
         return PerRole(arena.problem, name, turned, measure=measure, rule=rule)
 
+    @cache
+    def tuned(turned: Knobs) -> tuple[float, float]:
+        return _rank(arena.tune(policy(turned)))
+
     for _ in range(2):
         sides = (
             [{"prefill": a, "least_prefill": b} for a, b in itertools.product(uses, least_p)],
@@ -167,18 +236,23 @@ def _tuned(arena: Arena, name: str, progress: Callable[[int], None] | None) -> S
         )
         for options in sides:
             tried = [replace(knobs, **option) for option in options]  # type: ignore[arg-type]
-            knobs = min(tried, key=lambda k: _rank(arena.tune(policy(k))))
-    settings: dict[str, float | str] = {
-        "prefill": knobs.prefill,
-        "decode": knobs.decode,
-        "least_prefill": knobs.least_prefill,
-        "least_decode": knobs.least_decode,
-        "most": knobs.most,
-    }
-    return replace(arena.judge(policy(knobs), progress), settings=settings)
+            knobs = min(tried, key=tuned)
+
+    def made(generosity: float) -> PerRole:
+        return policy(
+            replace(
+                knobs,
+                prefill=knobs.prefill / generosity,
+                decode=knobs.decode / generosity,
+                least_prefill=math.ceil(knobs.least_prefill * generosity),
+                least_decode=math.ceil(knobs.least_decode * generosity),
+            )
+        )
+
+    return made, asdict(knobs)
 
 
-def _dynamo(arena: Arena, progress: Callable[[int], None] | None) -> Score:
+def _dynamo(arena: Arena, host: dynamo.Host) -> tuple[Family, dict[str, float | str]]:
     """Dynamo's planner with the best settings of the first part; its environment is made at the first use."""
     start = arena.settings.initial
     least_p, least_d = (
@@ -193,13 +267,19 @@ def _dynamo(arena: Arena, progress: Callable[[int], None] | None) -> Score:
         for p, d in itertools.product(least_p, least_d)
         for scale in (0.5, 1.0)
     ]
-    host = dynamo.Host()
-    try:
-        best = min(tried, key=lambda s: _rank(arena.tune(dynamo.Dynamo(arena.problem, host, s))))
-        found = arena.judge(dynamo.Dynamo(arena.problem, host, best), progress)
-    finally:
-        host.close()
-    return replace(found, settings=asdict(best))
+    best = min(tried, key=lambda s: _rank(arena.tune(dynamo.Dynamo(arena.problem, host, s))))
+
+    def made(generosity: float) -> dynamo.Dynamo:
+        turned = replace(
+            best,
+            ttft_ms=best.ttft_ms / generosity,
+            itl_ms=best.itl_ms / generosity,
+            least_prefill=math.ceil(best.least_prefill * generosity),
+            least_decode=math.ceil(best.least_decode * generosity),
+        )
+        return dynamo.Dynamo(arena.problem, host, turned)
+
+    return made, asdict(best)
 
 
 def _rank(found: Score) -> tuple[float, float]:

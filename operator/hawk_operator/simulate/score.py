@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from hawk_api.v1alpha1.enums import Role
 
@@ -50,6 +50,16 @@ class Score:
     def of_attainable(self) -> float:
         """Attainment as a share of what is attainable."""
         return self.slo_attainment / self.attainable if self.attainable else 1.0
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON takes it; `of_plain` reverses it."""
+        return asdict(self)
+
+    @classmethod
+    def of_plain(cls, plain: dict[str, Any]) -> Score:
+        """The score that `plain` made this of."""
+        steps = tuple((when, wanted, ready) for when, wanted, ready in plain["timeline"])
+        return cls(**{**plain, "timeline": steps})
 
 
 def prompt_groups(problem: Problem) -> tuple[Group, ...]:

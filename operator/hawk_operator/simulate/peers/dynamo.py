@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hawk_api.v1alpha1.enums import Role
+from hawk_operator.simulate import cache
 from hawk_operator.simulate.policies import decode_side
 from hawk_operator.simulate.workers import StepCost
 
@@ -50,8 +51,7 @@ class PeerUnavailableError(RuntimeError):
 
 def environment() -> Path:
     """The planner's interpreter; makes its environment at the first use, or raises PeerUnavailableError."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    home = cache / "hawkpool" / f"dynamo-planner-{VERSION}"
+    home = cache.root() / f"dynamo-planner-{VERSION}"
     python, done = home / "bin" / "python", home / ".complete"
     if done.exists():
         return python
@@ -81,22 +81,34 @@ class Settings:
 
 
 class Host:
-    """The planner's process; one serves any number of runs, one after another."""
+    """The planner's process, from the first question on; one serves any number of runs, one after another."""
 
     def __init__(self) -> None:
-        words = [str(environment()), "-P", str(_HOST)]  # -P: this folder has a module of the planner's name
-        self._process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={"PATH": os.defpath}
-        )
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Host:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            words = [str(environment()), "-P", str(_HOST)]  # -P: this folder has a module of the same name
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={"PATH": os.defpath}
+            )
+        return self._process
 
     def ask(self, **question: Any) -> dict[str, Any]:
         """Send a question, wait for the answer; raises PeerUnavailableError when the planner ended."""
-        assert self._process.stdin
-        assert self._process.stdout
+        process = self._started()
+        assert process.stdin
+        assert process.stdout
         try:
-            self._process.stdin.write(json.dumps(question) + "\n")
-            self._process.stdin.flush()
-            line = self._process.stdout.readline()
+            process.stdin.write(json.dumps(question) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
         except BrokenPipeError:
             line = ""
         if not line:
@@ -105,16 +117,19 @@ class Host:
         return found
 
     def close(self) -> None:
-        """End the process."""
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.close()
-        self._process.stdout.close()
+        """End the process, if there is one."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin
+        assert process.stdout
+        process.stdin.close()
+        process.stdout.close()
         try:
-            self._process.wait(10)
+            process.wait(10)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            process.kill()
+            process.wait()
 
 
 class Dynamo:
@@ -124,17 +139,26 @@ class Dynamo:
 
     def __init__(self, problem: Problem, host: Host, settings: Settings) -> None:
         self.host = host
+        self.problem = problem
         self.settings = settings
+        self._begun = False
         self.prefill = problem.side(Role.PREFILL)[0].name
         self.decodes = decode_side(problem)[0].name
         self._rates: deque[float] = deque(maxlen=max(1, settings.interval // 15))
         self._lengths = 1.0, 1.0
-        host.ask(start=_start(problem, settings))
+
+    @property
+    def key(self) -> str:
+        """The planner's version, how it is run, and its settings."""
+        return f"{VERSION} {cache.code('hawk_operator.simulate.peers')} {self.settings}"
 
     def decide(
         self, window: Window, gauges: Gauges, observed: Mapping[str, GroupObservation], now: float
     ) -> Mapping[str, int]:
         """Let the planner take the ticks that are due."""
+        if not self._begun:
+            self.host.ask(start=_start(self.problem, self.settings))
+            self._begun = True
         self._rates.append(window.arrivals.otherwise(0.0))
         if window.prefill.prompt.known and window.decode.output.known:
             self._lengths = window.prefill.prompt.get().mean, window.decode.output.get().mean

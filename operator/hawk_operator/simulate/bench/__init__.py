@@ -1,0 +1,1 @@
+"""The comparison of policies in docs/scaling.md: measured once, drawn from what was measured."""

@@ -76,7 +76,8 @@ def simulate(
     on the rest. The same input gives the same output, byte for byte.
     """
     names = list(dict.fromkeys(policy or ["hawk"]))
-    _check_numbers(seconds=seconds, startup_seconds=startup_seconds, link_gbps=link_gbps)
+    _check_numbers(seconds=seconds, link_gbps=link_gbps)
+    _check_numbers(zero=True, startup_seconds=startup_seconds, ttft_stretch=ttft_stretch)
     try:
         for name in names:
             check(name)
@@ -85,7 +86,7 @@ def simulate(
     if plot is not None:
         _check_plot(plot)
     found = _trace(trace, seed, seconds)
-    problem = _problem(pool, ttft_stretch, startup_seconds)
+    problem = _problem(pool, ttft_stretch)
     if queue_order is not None:
         problem = replace(problem, queue_order=queue_order)
     settings = Settings(
@@ -103,10 +104,11 @@ def simulate(
     emit({s.policy: _plain(s, best, timeline) for s in scores}, output, lambda: _table(found, scores, best))
 
 
-def _check_numbers(**numbers: float) -> None:
+def _check_numbers(*, zero: bool = False, **numbers: float) -> None:
     for name, number in numbers.items():
-        if not (math.isfinite(number) and number > 0) and not (name == "startup_seconds" and number == 0):
-            fail(f"--{name.replace('_', '-')}: {number} is out of range; give a number above 0")
+        if not (math.isfinite(number) and number >= 0) or (number == 0 and not zero):
+            least = "from 0 up" if zero else "above 0"
+            fail(f"--{name.replace('_', '-')}: {number} is out of range; give a number {least}")
 
 
 def _trace(text: str, seed: int, seconds: float) -> Trace:
@@ -115,11 +117,12 @@ def _trace(text: str, seed: int, seconds: float) -> Trace:
     try:
         found = load_trace(Path(text))
     except TraceError as error:
-        fail(f"--trace: {error}, or name one of {', '.join(SCENARIOS)}")
+        other = "" if Path(text).exists() else f", or name one of {', '.join(SCENARIOS)}"
+        fail(f"--trace: {error}{other}")
     return found if found.seconds <= seconds else replace(found.part(0.0, seconds), name=found.name)
 
 
-def _problem(path: Path | None, stretch: float, startup_s: float) -> Problem:
+def _problem(path: Path | None, stretch: float) -> Problem:
     bodies: list[Any] = (
         [yaml.safe_load(SAMPLE_POOL)]
         if path is None
@@ -151,7 +154,6 @@ def _problem(path: Path | None, stretch: float, startup_s: float) -> Problem:
     return replace(
         problem,
         ttft=None if problem.ttft is None else replace(problem.ttft, stretch=problem.ttft.stretch or stretch),
-        groups=tuple(replace(group, startup_s=startup_s) for group in problem.groups),
     )
 
 
@@ -183,7 +185,17 @@ def _plain(found: Score, oracle: float | None, timeline: bool) -> dict[str, Any]
 
 def _table(trace: Trace, scores: list[Score], oracle: float | None) -> Table:
     title = f"{trace.name}: {len(trace.requests)} requests in {trace.seconds / 60:.0f} min"
-    columns = ("policy", "#attained", "#of attainable", "#USD", "#over oracle", "#kWh", "#turns", "#TTFT P99")
+    columns = (
+        "policy",
+        "#attained",
+        "#attainable",
+        "#of it",
+        "#USD",
+        "#over oracle",
+        "#kWh",
+        "#turns",
+        "#TTFT P99",
+    )
     return rows(
         title,
         columns,
@@ -191,7 +203,8 @@ def _table(trace: Trace, scores: list[Score], oracle: float | None) -> Table:
             (
                 s.policy,
                 f"{s.slo_attainment:.2%}",
-                f"{s.of_attainable:.2%}",
+                f"{s.attainable:.2%}",
+                f"{s.of_attainable:.2%}" if s.attainable else "",
                 f"{s.cost_usd:.2f}",
                 f"{s.cost_usd / oracle:.2f}" if oracle else "",
                 "" if s.energy_kwh is None else f"{s.energy_kwh:.1f}",

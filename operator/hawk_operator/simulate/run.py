@@ -176,7 +176,7 @@ def family(arena: Arena, name: str, host: dynamo.Host) -> tuple[Family, dict[str
     more often, and a generous decision of ours has fewer late requests as its objective.
     """
     if name == "hawk":
-        return _ours(arena.problem), {}
+        return _ours(arena), {}
     if name == "dynamo":
         return _dynamo(arena, host)
     if name.startswith("fixed:"):
@@ -184,7 +184,10 @@ def family(arena: Arena, name: str, host: dynamo.Host) -> tuple[Family, dict[str
     return _tuned(arena, name)
 
 
-def _ours(problem: Problem) -> Family:
+def _ours(arena: Arena) -> Family:
+    """The decision, which knows the start-up time as its accelerator class would say it."""
+    groups = (replace(group, startup_s=arena.settings.startup_s) for group in arena.problem.groups)
+    problem = replace(arena.problem, groups=tuple(groups))
     ttft = problem.ttft
 
     def made(generosity: float) -> Hawk:

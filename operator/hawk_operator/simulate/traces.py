@@ -113,7 +113,7 @@ def _azure_time(path: Path, number: int, text: str) -> float:
         return seconds + (int(decimals) / 10 ** len(decimals) if decimals else 0.0)
     except ValueError as error:
         raise TraceError(
-            f"{path}:{number}: TIMESTAMP {text!r} is no time such as 2023-11-16 18:17:03.9799600"
+            f"{path}:{number}: TIMESTAMP {text!r} is no time; write it as 2023-11-16 18:17:03.9799600"
         ) from error
 
 
@@ -131,12 +131,12 @@ def _mooncake(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Request]
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
-            raise TraceError(f"{path}:{number}: not a JSON object ({error.msg})") from error
+            raise TraceError(f"{path}:{number}: not a JSON object ({error.msg}); write one a line") from error
         if not isinstance(row, dict):
-            raise TraceError(f"{path}:{number}: not a JSON object")
+            raise TraceError(f"{path}:{number}: not a JSON object; write one a line")
         lacking = [key for key in ("timestamp", "input_length", "output_length") if key not in row]
         if lacking:
-            raise TraceError(f"{path}:{number}: {lacking[0]} is missing")
+            raise TraceError(f"{path}:{number}: {lacking[0]} is missing; add it to the line")
         yield Request(
             _number(path, number, "timestamp", row["timestamp"]) / 1000.0,
             _tokens(path, number, "input_length", row["input_length"]),
@@ -153,7 +153,9 @@ def _rows(
     for number, line in numbered:
         cells = next(csv.reader([line]))
         if len(cells) != len(names):
-            raise TraceError(f"{path}:{number}: {len(cells)} columns where {len(names)} are expected")
+            raise TraceError(
+                f"{path}:{number}: {len(cells)} columns where {len(names)} are expected; mend the line"
+            )
         yield number, dict(zip(names, cells, strict=True))
 
 
@@ -163,12 +165,12 @@ def _number(path: Path, line: int, name: str, text: object) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number) or number < 0:
-        raise TraceError(f"{path}:{line}: {name} {text!r} is no number from 0 up")
+        raise TraceError(f"{path}:{line}: {name} {text!r} is no number; write one from 0 up")
     return number
 
 
 def _tokens(path: Path, line: int, name: str, text: object) -> int:
     number = _number(path, line, name, text)
     if number != int(number):
-        raise TraceError(f"{path}:{line}: {name} {text!r} is no whole number of tokens")
+        raise TraceError(f"{path}:{line}: {name} {text!r} is no whole number of tokens; write one")
     return int(number)

@@ -134,7 +134,13 @@ def test_the_command_writes_a_picture(tmp_path):
     [
         (("--trace", "nowhere.csv"), "--trace: nowhere.csv: No such file"),
         (("--trace", "rag", "--policy", "best"), "--policy: 'best' is unknown"),
-        (("--trace", "rag", "--seconds", "nan"), "--seconds: nan is out of range"),
+        (("--trace", "rag", "--seconds", "nan"), "--seconds: nan is out of range; give a number above 0"),
+        (
+            ("--trace", "rag", "--ttft-stretch", "-1"),
+            "--ttft-stretch: -1.0 is out of range; give a number from",
+        ),
+        (("--trace", "rag", "--plot", "x.pdf"), "--plot: x.pdf ends in neither .png nor .svg; choose"),
+        (("--trace", "rag", "--plot", "nowhere/x.png"), "--plot: there is no folder nowhere; make it"),
         (("--trace", "rag", "--pool", "nowhere.yaml"), "nowhere.yaml"),
     ],
 )

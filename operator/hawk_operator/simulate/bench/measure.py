@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hawk_operator.simulate.bench.results import Result, Row
+from hawk_api.v1alpha1.enums import Role
+from hawk_operator.simulate.bench.results import LENDS, OURS, Result, Row
 from hawk_operator.simulate.course import Course, Load
 from hawk_operator.simulate.engine import Settings
 from hawk_operator.simulate.hindsight import GOOD, oracle_curve, static_best
@@ -62,6 +63,8 @@ def measure(
         for name in policies:
             if curves or name != "oracle":
                 found[name] = list(_scores(arena, name, host, curves=curves))
+            if curves and name == "hawk":
+                found[LENDS] = [_lent(arena, host)]
     first = {name: scores[0] for name, scores in found.items() if scores}
     drawn = [first[name] for name in (*DRAWN, *_cheapest(list(first.values()))) if name in first]
     return Result(
@@ -80,6 +83,15 @@ def measure(
             if curves
         },
     )
+
+
+def _lent(arena: Arena, host: dynamo.Host) -> Score:
+    """Our decision where decode workers take prompts that would be late elsewhere."""
+    groups = arena.problem.groups
+    lent = (replace(group, role=Role.BOTH) if group.role is Role.DECODE else group for group in groups)
+    arena = replace(arena, problem=replace(arena.problem, groups=tuple(lent)))
+    made, _ = family(arena, "hawk", host)
+    return replace(arena.judge(made(1.0)), policy=LENDS)
 
 
 def _scores(arena: Arena, name: str, host: dynamo.Host, *, curves: bool) -> Iterator[Score]:
@@ -116,5 +128,5 @@ def _around(replicas: dict[str, int]) -> Iterator[dict[str, int]]:
 
 def _cheapest(scores: Sequence[Score]) -> list[str]:
     """The name of the cheapest peer that meets the objectives and doesn't know the trace."""
-    peers = [s for s in scores if s.policy not in {"hawk", *HINDSIGHT} and s.of_attainable >= GOOD]
+    peers = [s for s in scores if s.policy not in {*OURS, *HINDSIGHT} and s.of_attainable >= GOOD]
     return [min(peers, key=lambda s: s.cost_usd).policy] if peers else []

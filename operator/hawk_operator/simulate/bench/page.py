@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hawk_api.v1alpha1.enums import QueueOrder
-from hawk_operator.simulate.bench.results import Result, Row, load
+from hawk_operator.simulate.bench.results import OURS, Result, Row, load
 from hawk_operator.simulate.hindsight import GOOD
 from hawk_operator.simulate.plot import costs, over_time
 from hawk_operator.simulate.run import HINDSIGHT
@@ -43,7 +43,7 @@ def tables(found: Sequence[Result]) -> str:
 
 def cheapest(found: Result) -> Row | None:
     """The cheapest peer that meets the objectives and doesn't know the trace."""
-    peers = [r for r in found.rows if r.policy not in {"hawk", *HINDSIGHT} and r.of_attainable >= GOOD]
+    peers = [r for r in found.rows if r.policy not in {*OURS, *HINDSIGHT} and r.of_attainable >= GOOD]
     return min(peers, key=lambda r: r.usd, default=None)
 
 

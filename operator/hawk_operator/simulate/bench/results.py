@@ -52,6 +52,9 @@ class Row:
         )
 
 
+LENDS = "hawk, decode lends"
+"""Ours where decode workers have the role Both."""
+OURS = ("hawk", LENDS)
 Point = tuple[float, float]
 """US dollars, and share of the attainable requests in time."""
 

@@ -158,7 +158,7 @@ class Pulse(Periodic):
 
     def round(self) -> None:
         """Compare who lives with who lived."""
-        living = self._context.snapshot.living()
+        living = self._context.snapshot.refresh_living()
         before, self._living = self._living, living
         if before is None or before == living:
             return

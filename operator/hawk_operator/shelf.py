@@ -60,10 +60,7 @@ class Shelf(Generic[T]):
         """Take in an object that is there; None when that changes nothing for readers."""
         ref, version = ref_of(body), version_of(body)
         with self._lock:
-            kept = self._kept.get(ref)
-            if kept is not None and kept.version >= version > 0:
-                return None
-            if self._gone.get(ref, 0) >= version > 0:
+            if self._knows(ref, version) or self._gone.get(ref, 0) >= version > 0:
                 return None
             return self._set(ref, version, self._reduce(body))
 
@@ -81,14 +78,22 @@ class Shelf(Generic[T]):
             return self._remove(ref)
 
     def replace(self, version: int, bodies: Iterable[Mapping[str, Any]]) -> list[Change[T]]:
-        """Take in a whole list that the API server made at `version`; what changed by it."""
-        listed = {ref_of(body): (version_of(body), self._reduce(body)) for body in bodies}
+        """Take in a whole list that the API server made at `version`; what changed by it.
+
+        Objects that are kept in this version, or in a later one, are not reduced again: most of a list says
+        nothing new.
+        """
+        listed: dict[Ref, tuple[int, T] | None] = {}
+        for body in bodies:
+            ref, own = ref_of(body), version_of(body)
+            listed[ref] = None if self._knows(ref, own) else (own, self._reduce(body))
         changes = []
         with self._lock:
-            for ref, (own, value) in listed.items():
-                kept = self._kept.get(ref)
-                if (kept is None or kept.version < own) and self._gone.get(ref, 0) < max(own, version):
-                    change = self._set(ref, own, value)
+            for ref, news in listed.items():
+                if news is None or self._knows(ref, news[0]):
+                    continue
+                if self._gone.get(ref, 0) < max(news[0], version):
+                    change = self._set(ref, *news)
                     if change is not None:
                         changes.append(change)
             lacking = [r for r, kept in self._kept.items() if r not in listed and kept.version <= version]
@@ -114,6 +119,11 @@ class Shelf(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    def _knows(self, ref: Ref, version: int) -> bool:
+        """Whether the object is kept in this version or in a later one."""
+        kept = self._kept.get(ref)
+        return kept is not None and kept.version >= version > 0
 
     def _set(self, ref: Ref, version: int, value: T) -> Change[T] | None:
         old = self._kept.get(ref)

@@ -50,8 +50,6 @@ SHARE: Final = 0.05
 _LEASE_AGE: Final = 3.0
 _SCALER_AGE: Final = 15.0
 _MAP_AGE: Final = 30.0
-_JUDGED_AGE: Final = 0.5
-"""How long a judgement of who lives is kept, seconds."""
 
 
 class Snapshot:
@@ -89,7 +87,8 @@ class Snapshot:
         self._due: dict[Kind, float] = {}
         self._scalers: dict[Kind, dict[str, list[Object]]] = {}
         self._beats: dict[str, liveness.Beat] = {}
-        self._living: tuple[frozenset[str], float] = (frozenset(), float("-inf"))
+        self._beats_at = 0.0
+        self._living: frozenset[str] = frozenset()
 
     # What comes in
 
@@ -276,20 +275,28 @@ class Snapshot:
         return {name: _judged(agent, living) for name, agent in sorted(found.items())}
 
     def living(self) -> frozenset[str]:
-        """The HawkNodes whose agents live, by a list of the Leases that is at most a few seconds old."""
+        """The HawkNodes whose agents live, by the last list of the Leases."""
+        return self._living if LEASE in self._due else self.refresh_living()
+
+    def refresh_living(self) -> frozenset[str]:
+        """List the Leases if the last list is a few seconds old, and long enough for what it cost.
+
+        Time at whose end they can't be listed doesn't count against the agents: where the API server is away,
+        they can't renew either.
+        """
         if not self._access.usable("list", LEASE, self._system):
             return frozenset()
         with self._locks[LEASE]:
-            now = self._clock()
-            listed = now >= self._due.get(LEASE, float("-inf"))
-            if listed:
-                pages = self._api.pages(LEASE, self._system)
-                leases = (lease for _, items in pages for lease in items)
-                self._beats = liveness.observe(self._beats, leases, self._wall())
-                self._due[LEASE] = now + max(_LEASE_AGE, (self._clock() - now) / SHARE)
-            if listed or now - self._living[1] >= _JUDGED_AGE:
-                self._living = (liveness.living(self._beats, self._wall()), now)
-            return self._living[0]
+            begun = self._clock()
+            if begun < self._due.get(LEASE, float("-inf")):
+                return self._living
+            passed, self._beats_at = begun - self._beats_at, begun
+            pages = self._api.pages(LEASE, self._system)
+            leases = (lease for _, items in pages for lease in items)
+            self._beats = liveness.observe(self._beats, leases, passed, self._wall())
+            self._living = liveness.living(self._beats)
+            self._due[LEASE] = begun + max(_LEASE_AGE, (self._clock() - begun) / SHARE)
+            return self._living
 
 
 def _judged(agent: Agent, living: frozenset[str]) -> Agent:

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
     from hawk_agent.service.agent import Agent
 
-RENEW_SECONDS: Final = 5.0
-LEASE_SECONDS: Final = 15
+RENEW_SECONDS: Final = 10.0
+LEASE_SECONDS: Final = 40
+"""As kubelets do. A lost agent is noticed by its peers' connections long before; the Lease is for agents
+without peers."""
 GATHER_SECONDS: Final = 0.2
 """Changes that come together are written together."""
 FIRST_REST, LONGEST_REST = 0.5, 15.0
@@ -80,7 +82,7 @@ class Publisher:
     async def _renew(self) -> None:
         if not self._agent.unhealthy():
             await self._api.beat(self._agent.identity.epoch, _micro(), LEASE_SECONDS)
-        await asyncio.sleep(RENEW_SECONDS)
+        await asyncio.sleep(RENEW_SECONDS * random.uniform(0.9, 1.0))  # noqa: S311 -- spread, no secret
 
     async def _publish(self) -> None:
         """Write the status if it differs from what was written last."""

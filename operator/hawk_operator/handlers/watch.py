@@ -123,8 +123,10 @@ def configured(settings: Settings) -> kopf.OperatorSettings:
     made.networking.connect_timeout = 5
     made.networking.error_backoffs = (1, 2, 4, 8)
     made.networking.enforce_retry_after = True
-    made.queueing.worker_limit = 16
-    made.queueing.idle_timeout = 1
+    # kopf runs a task for each object, which ends when it was idle for this long. A limit on them would let
+    # no more than limit / idle_timeout objects through a second, however little a mark costs.
+    made.queueing.worker_limit = None
+    made.queueing.idle_timeout = 0.1
     made.queueing.exit_timeout = 0.5
     selector = ",".join(f"{name}={value}" for name, value in MANAGED.items())
     for kind in _LABELLED:

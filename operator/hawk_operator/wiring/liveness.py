@@ -1,8 +1,9 @@
 """Which agents live, judged by their Leases. Pure.
 
 An agent's clock is another machine's: its renewal times say nothing when the clocks differ. So an agent lives
-while *we* see its Lease change within its duration. Only a Lease that is seen for the first time is judged by
-its own time, because a restarted operator has nothing else to go by.
+while *we* see its Lease change: the time between looks counts against it where the Lease stayed as it was,
+and who lives is judged at looks alone, however rare they are. Only a Lease that is seen for the first time is
+judged by its own time, because a restarted operator has nothing else to go by.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Beat:
-    """A Lease as last seen; `changed` is our own time (seconds since the epoch) of its last change."""
+    """A Lease as last seen; `age` is how long it is known not to have changed, in seconds."""
 
     mark: str
     duration: float
-    changed: float
+    age: float
 
-    def alive(self, now: float) -> bool:
+    @property
+    def alive(self) -> bool:
         """Whether it changed within its duration."""
-        return now - self.changed <= self.duration
+        return self.age <= self.duration
 
 
 def read(lease: Mapping[str, Any]) -> tuple[str, str, float, float]:
@@ -38,21 +40,25 @@ def read(lease: Mapping[str, Any]) -> tuple[str, str, float, float]:
     return str(lease["metadata"]["name"]), f"{holder}@{renewed}", duration, seconds(renewed)
 
 
-def observe(before: Mapping[str, Beat], leases: Iterable[Mapping[str, Any]], now: float) -> dict[str, Beat]:
-    """The beats by HawkNode name after a look at all Leases; those that are gone are forgotten."""
+def observe(
+    before: Mapping[str, Beat], leases: Iterable[Mapping[str, Any]], passed: float, now: float
+) -> dict[str, Beat]:
+    """The beats by HawkNode name after a look at all Leases; those that are gone are forgotten.
+
+    `passed` are the seconds since the look before in which agents could have renewed; `now` are seconds since
+    the epoch.
+    """
     beats = {}
     for lease in leases:
         name, mark, duration, renewed = read(lease)
         old = before.get(name)
-        if old is not None and old.mark == mark:
-            beats[name] = Beat(mark, duration, old.changed)
-        elif old is not None:
-            beats[name] = Beat(mark, duration, now)
+        if old is None:
+            beats[name] = Beat(mark, duration, max(0.0, now - renewed))
         else:
-            beats[name] = Beat(mark, duration, min(renewed, now))
+            beats[name] = Beat(mark, duration, old.age + passed if old.mark == mark else 0.0)
     return beats
 
 
-def living(beats: Mapping[str, Beat], now: float) -> frozenset[str]:
+def living(beats: Mapping[str, Beat]) -> frozenset[str]:
     """Names of the HawkNodes whose agents live."""
-    return frozenset(name for name, beat in beats.items() if beat.alive(now))
+    return frozenset(name for name, beat in beats.items() if beat.alive)

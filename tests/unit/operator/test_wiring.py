@@ -256,24 +256,32 @@ def lease(name: str, renewed: str, holder: str = "agent", duration: int = 15):
 
 
 def test_an_agent_lives_while_its_lease_is_seen_to_change():
-    start = 1_800_000_000.0
+    now = 1_800_000_000.0
     skewed = "2020-01-01T00:00:{:02d}Z"  # years behind our clock
-    beats = liveness.observe({}, [lease("n", skewed.format(0))], start)
-    assert liveness.living(beats, start) == frozenset(), "seen for the first time: judged by its own time"
+    beats = liveness.observe({}, [lease("n", skewed.format(0))], 0, now)
+    assert liveness.living(beats) == frozenset(), "seen for the first time: judged by its own time"
 
-    beats = liveness.observe(beats, [lease("n", skewed.format(5))], start + 5)
-    assert liveness.living(beats, start + 5) == {"n"}
-    beats = liveness.observe(beats, [lease("n", skewed.format(5))], start + 19)
-    assert liveness.living(beats, start + 19) == {"n"}
-    assert liveness.living(beats, start + 20.1) == frozenset()
-    assert liveness.observe(beats, [], start + 21) == {}
+    beats = liveness.observe(beats, [lease("n", skewed.format(5))], 5, now)
+    assert liveness.living(beats) == {"n"}
+    beats = liveness.observe(beats, [lease("n", skewed.format(5))], 14, now)
+    assert liveness.living(beats) == {"n"}
+    beats = liveness.observe(beats, [lease("n", skewed.format(5))], 1.1, now)
+    assert liveness.living(beats) == frozenset()
+    assert liveness.observe(beats, [], 1, now) == {}
+
+
+def test_an_agent_that_renews_lives_however_rarely_it_is_looked_at():
+    beats = liveness.observe({}, [lease("n", "2027-01-15T08:00:00Z")], 0, 1_800_000_000.0)
+    for minute in range(1, 5):
+        renewed = f"2027-01-15T08:{minute:02d}:00Z"
+        beats = liveness.observe(beats, [lease("n", renewed)], 60, 1_800_000_000.0)
+        assert liveness.living(beats) == {"n"}
 
 
 def test_a_lease_from_the_future_or_without_holder_is_no_life_insurance():
     now = 1_800_000_000.0
-    beats = liveness.observe(
-        {}, [lease("n", "2099-01-01T00:00:00Z"), lease("m", "2027-01-15T07:59:59Z", "")], now
-    )
+    leases = [lease("n", "2099-01-01T00:00:00Z"), lease("m", "2027-01-15T07:59:59Z", "")]
+    beats = liveness.observe({}, leases, 0, now)
 
-    assert liveness.living(beats, now) == {"n"}
-    assert liveness.living(beats, now + 16) == frozenset()
+    assert liveness.living(beats) == {"n"}
+    assert liveness.living(liveness.observe(beats, leases, 16, now + 16)) == frozenset()

@@ -1,8 +1,8 @@
 """What is remembered of a pool between two looks. All of it can be lost: a restart only makes it unknown.
 
 Nothing here decides what exists: that is always observed. It holds the last look at the traffic (so that an
-event between two intervals doesn't query Prometheus again), the history that damping needs, and which writes
-turned out to change nothing.
+event between two intervals doesn't query Prometheus again), the history that damping needs, what was said
+last of the split, and which writes turned out to change nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hawk_operator.reconcile.worth import Judged
     from hawk_operator.sizing import Decision, History
     from hawk_operator.traffic import Window
     from hawk_operator.workloads.drain import Choice
@@ -34,6 +35,8 @@ class Memory:
     """Groups whose replicas were lowered, and who was to go: not checked yet."""
     settled: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Children on which an apply of this hash left this generation with fields still different."""
+    worth: Judged | None = None
+    """Whether the split pays, and on what traffic."""
 
 
 class Memories:

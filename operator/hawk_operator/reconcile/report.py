@@ -10,10 +10,10 @@ from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkPoolStatus
 from hawk_operator.cluster_api import NotFoundError
 from hawk_operator.events import Happening, transitions
-from hawk_operator.reconcile import verdicts
+from hawk_operator.reconcile import verdicts, worth
 from hawk_operator.resources import POOL
 from hawk_operator.status import build as status
-from hawk_operator.status.facts import Facts, GroupFacts, Verdict
+from hawk_operator.status.facts import Facts, GroupFacts
 from hawk_operator.status.layouts import judge as judge_layouts
 from hawk_operator.wiring.links import judge as judge_links
 from hawk_operator.wiring.place import sides_of
@@ -61,7 +61,7 @@ class Reporter:
             links=judge_links(sides, case.agents, context.shared.wiring),
             window=window,
             scaling=lacks or verdicts.scaling(pool, decision, said, plan, outcome),
-            payoff=_payoff(case, window),
+            payoff=worth.judge(case, window),
             draining=tuple(waiting for drain in drains for waiting in drain.waiting),
             drain_timed_out=tuple(pod.name for drain in drains for pod in drain.timed_out),
         )
@@ -112,14 +112,6 @@ class Reporter:
     def event(self, body: Object, happening: Happening) -> None:
         """Say something about a pool once."""
         self._context.recorder.record(body["metadata"], happening)
-
-
-def _payoff(case: Case, window: Window | None) -> Verdict:
-    """Whether the split pays, by measured traffic; the links' rates are not measured, so it holds for any."""
-    from hawk_operator.payoff.verdict import condition  # noqa: PLC0415 - much arithmetic, for leaders only
-
-    found = condition(case.pool.spec, case.classes, window, geometry=case.geometry)
-    return Verdict(found.status, found.reason, found.message)
 
 
 def _group_facts(group: Group, decision: Decision | None, outcome: Outcome | None) -> GroupFacts:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from hawk_operator.status.facts import Facts, GroupFacts
     from hawk_operator.traffic import Distribution, Signal
 
-WOBBLE: Final = 0.05
+WOBBLE: Final = 0.2
+"""A percentile over the hundred requests of a window moves by a tenth and more while nothing changes."""
 _DEFAULT_SHARE: Final = 0.95
 
 
@@ -97,11 +98,13 @@ def _ready(facts: Facts, *, prefills: bool) -> int:
 def _latency(
     signal: Signal[Distribution] | None, objective: Objective | None, before: float | None
 ) -> float | None:
-    """Seconds at the objective's percentile, in milliseconds' steps; the former value while it is near."""
+    """Seconds at the objective's percentile, in milliseconds' steps; the former value while it is near and on
+    the same side of the target."""
     if signal is None or not signal.known:
         return None
     share = objective.percentile / 100 if objective else _DEFAULT_SHARE
     measured = signal.get().quantile(share)
-    if before is not None and abs(measured - before) <= WOBBLE * before:
-        return before
-    return round(measured, 3)
+    if before is None or abs(measured - before) > WOBBLE * before:
+        return round(measured, 3)
+    met = [value <= objective.target for value in (before, measured)] if objective else []
+    return before if len(set(met)) < 2 else round(measured, 3)

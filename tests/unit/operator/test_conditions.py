@@ -233,10 +233,18 @@ def test_a_transition_time_moves_with_the_status_alone():
     assert times["LayoutsCompatible"] == NOW
 
 
-@pytest.mark.parametrize(("measured", "shown"), [(0.205, 0.2), (0.215, 0.215), (0.1, 0.1)])
+@pytest.mark.parametrize(("measured", "shown"), [(0.235, 0.2), (0.245, 0.245), (0.1, 0.1)])
 def test_a_wobble_of_a_latency_is_not_written(measured, shown):
     facts = good(pool=OBSERVED, window=window(ttft=measured))
     made = build.build(facts, None, HawkPoolStatus(ttft=0.2), NOW)
+
+    assert made.ttft == pytest.approx(shown)
+
+
+@pytest.mark.parametrize(("measured", "shown"), [(0.19, 0.2), (0.205, 0.2), (0.215, 0.215)])
+def test_a_latency_that_crosses_its_target_is_written(measured, shown):
+    promised = pool(traffic=OBSERVED.spec.traffic.to_dict(), objectives={"ttft": {"target": "210ms"}})
+    made = build.build(good(pool=promised, window=window(ttft=measured)), None, HawkPoolStatus(ttft=0.2), NOW)
 
     assert made.ttft == pytest.approx(shown)
 

@@ -201,7 +201,7 @@ class PoolReconciler:
     def _schedule(self, case: Case, plan: Plan | None, outcome: Outcome | None) -> None:
         """The next tick of this pool's own grid, or sooner while a step is unfinished."""
         queue, shared = self._context.queue, self._context.shared
-        if shared.drains(case.key, _emptied(case, plan)):
+        if shared.drains(case.key, _emptied(plan)):
             self._context.mark_wiring()
         tick = next_tick(str(case.pool.metadata.uid), case.pool.spec.scaling.interval, case.now)
         queue.add_at(case.key, tick)
@@ -216,15 +216,11 @@ class PoolReconciler:
                 queue.add_at(case.key, waiting.until)
 
 
-def _emptied(case: Case, plan: Plan | None) -> frozenset[tuple[str, str]]:
-    """(node, group) of the workers that are being emptied."""
+def _emptied(plan: Plan | None) -> frozenset[tuple[str, str]]:
+    """(node, group) of the memory that is being emptied."""
     drains = plan.drains if plan is not None else {}
-    waiting = {(name, one.pod) for name, drain in drains.items() for one in drain.waiting}
     return frozenset(
-        (pod.node, group.spec.name)
-        for group in case.seen.groups
-        for pod in group.pods.active
-        if (group.spec.name, pod.name) in waiting and pod.node
+        (node, name) for name, drain in drains.items() for one in drain.waiting for node in one.nodes if node
     )
 
 
@@ -235,20 +231,18 @@ def _work(case: Case, group: Group, window: Window | None) -> Work:
         for pod, gauges in side.by_pod.items():
             busy = gauges.get("running", 0.0) + gauges.get("waiting", 0.0)
             requests[pod] = max(requests.get(pod, 0.0), busy)
-    regions = frozenset(
-        agent.name
-        for agent in case.agents.values()
-        if agent.live
-        and any((pool, name) == (case.owner, group.spec.name) for pool, name, _ in agent.regions)
-    )
-    in_use = {
-        (agent.name, worker): used
-        for agent in case.agents.values()
-        if agent.live
-        for pool, name, worker, used in agent.busy
-        if (pool, name) == (case.owner, group.spec.name)
-    }
-    return Work(requests, case.memory.looked_at, regions, case.live, in_use)
+    ours = (case.owner, group.spec.name)
+    memory: dict[tuple[str, str], bool | None] = {}
+    for agent in case.agents.values():
+        if not agent.live:
+            continue
+        for pool, name, worker in agent.regions:
+            if (pool, name) == ours:
+                memory.setdefault((agent.name, worker), None)
+        for pool, name, worker, used in agent.busy:
+            if (pool, name) == ours:
+                memory[agent.name, worker] = used or bool(memory.get((agent.name, worker)))
+    return Work(requests, case.memory.looked_at, memory, case.live)
 
 
 def _observation(group: Group) -> GroupObservation:

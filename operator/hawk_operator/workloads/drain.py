@@ -16,7 +16,7 @@ checked afterwards (`Choice`).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from hawk_api.reasons import Reason
@@ -38,21 +38,23 @@ class Work:
     """Running and waiting requests by pod; pods without gauges are absent."""
     read_at: float
     """When the gauges were read, seconds since the epoch."""
-    regions: Collection[str]
-    """Nodes whose live agent holds a KV region of this group."""
+    memory: Mapping[tuple[str, str], bool | None]
+    """This group's memory by (node, worker), as live agents tell of it: whether it is in use, None where
+    nobody said."""
     live: Collection[str]
     """Nodes with a live agent."""
-    busy: Mapping[tuple[str, str], bool] = field(default_factory=dict)
-    """Whether memory is in use, by (node, worker), where the agent was asked."""
+
+    def of(self, pod: Pod) -> dict[tuple[str, str], bool | None]:
+        """The memory that goes with a pod: what has its name, or the name of one that it leads (the others of
+        a LeaderWorkerSet's group are called as their leader with a number), else all on its node."""
+        named = re.compile(rf"{re.escape(pod.name)}(-\d+)?")
+        own = {key: used for key, used in self.memory.items() if named.fullmatch(key[1])}
+        return own or {key: used for key, used in self.memory.items() if key[0] == pod.node}
 
     def in_use(self, pod: Pod) -> bool | None:
-        """Whether the pod's memory is in use; by its name, or by its node where workers have other names;
-        None where nobody said."""
-        own = self.busy.get((pod.node, pod.name))
-        if own is not None:
-            return own
-        said = [busy for (node, _), busy in self.busy.items() if node == pod.node]
-        return any(said) if said else None
+        """Whether any memory that goes with a pod is in use; None where that isn't known of all of it."""
+        said = set(self.of(pod).values())
+        return True if True in said else None if None in said else False
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class Waiting:
     reason: Reason
     message: str
     until: float
+    nodes: frozenset[str] = frozenset()
+    """Where its memory is: the agents there are asked whether it is in use."""
 
 
 @dataclass(frozen=True)
@@ -166,19 +170,18 @@ def _why_not(pod: Pod, work: Work, timeout: float, now: float) -> Waiting | None
         return None
     since = pod.drain_since if pod.drain_since is not None else now
     until = since + timeout
+    nodes = frozenset({pod.node, *(node for node, _ in work.of(pod))})
     gauge = work.requests.get(pod.name)
     if gauge is not None and (gauge > 0 or work.read_at <= since):
-        return Waiting(
-            pod.name,
-            Reason.WAITING_FOR_REQUESTS,
-            f"{pod.name} has {gauge:g} requests at the last look",
-            until,
-        )
-    used = work.in_use(pod) if pod.node in work.regions else False
+        text = f"{pod.name} has {gauge:g} requests at the last look"
+        return Waiting(pod.name, Reason.WAITING_FOR_REQUESTS, text, until, nodes)
+    used = work.in_use(pod)
     if used:
-        text = f"{pod.name} has leases or transfers on {pod.node}"
+        where = ", ".join(sorted({node for (node, _), busy in work.of(pod).items() if busy}))
+        text = f"{pod.name} has leases or transfers on {where}"
     elif used is None and gauge is None:
-        text = f"{pod.name} has memory registered with {pod.node}, and nobody says whether it is in use"
+        where = ", ".join(sorted({node for (node, _), busy in work.of(pod).items() if busy is None}))
+        text = f"{pod.name} has memory registered with {where}, and nobody says whether it is in use"
     else:
         return None
-    return Waiting(pod.name, Reason.WAITING_FOR_LEASES, text, until)
+    return Waiting(pod.name, Reason.WAITING_FOR_LEASES, text, until, nodes)

@@ -128,10 +128,28 @@ def configured(settings: Settings) -> kopf.OperatorSettings:
     made.queueing.worker_limit = None
     made.queueing.idle_timeout = 0.1
     made.queueing.exit_timeout = 0.5
+    made.persistence.diffbase_storage = _remember_nothing()
     selector = ",".join(f"{name}={value}" for name, value in MANAGED.items())
     for kind in _LABELLED:
         made.watching.label_selectors[kind.group, kind.version, kind.plural] = selector
     return made
+
+
+def _remember_nothing() -> kopf.DiffBaseStorage:
+    """kopf would copy each object that it hears of, to tell what changed about it; nobody asks for that."""
+    import kopf  # noqa: PLC0415
+
+    class Nothing(kopf.DiffBaseStorage):
+        def build(self, **_: Any) -> kopf.BodyEssence:
+            return {}
+
+        def fetch(self, **_: Any) -> kopf.BodyEssence | None:
+            return None
+
+        def store(self, **_: Any) -> None:
+            return
+
+    return Nothing()
 
 
 def watched(allowed: Sequence[Kind]) -> list[Kind]:

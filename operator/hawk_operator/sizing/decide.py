@@ -1,7 +1,7 @@
 """The decision: a pure function of the traffic, the pool, what is there, what was decided, and the clock.
 
-1. Needs: what the load takes, and what 1/(1 + tolerance) and (1 + tolerance) times the load take. Within
-   that band nothing changes; outside it the decision goes to what the load itself takes.
+1. The goal: nothing changes while what is there carries the load, within the tolerance; else the decision
+   goes to what the load itself takes (see `goal`).
 2. Stabilisation: growth to the least that was wanted in the up window, shrinking to the most that was
    wanted in the down window.
 3. Limits: bounds of each group, ratio bounds, budgets.
@@ -22,6 +22,7 @@ from hawk_api.v1alpha1.enums import Fallback, ScalingMode
 from hawk_operator.sizing import explain
 from hawk_operator.sizing.allocate import fit, totals
 from hawk_operator.sizing.decision import Decision
+from hawk_operator.sizing.goal import Situation
 from hawk_operator.sizing.learn import learn, learn_from_late
 from hawk_operator.sizing.needs import CannotSizeError, Needs, load_of, needs_of, quiet_load
 from hawk_operator.sizing.prompts import prompts_of, stages_of
@@ -122,29 +123,17 @@ def _quiet(look: _Look, window: Window, *, seen: bool) -> Decision:
 def _on_demand(look: _Look, window: Window, needs: Needs) -> Decision:
     problem, caps = look.problem, look.caps
     learned = _learned(look, window, needs)
-    band = 1.0 + problem.tolerance
     unseen = max(window.prefill.unseen_factor, window.decode.unseen_factor)
-    standby = needs.standby(problem, caps, look.present)
+    situation = Situation(problem, needs, caps, look.present)
+    asked = situation.goal(reserve=False, unseen=unseen)
+    standby = situation.goal(reserve=True, unseen=unseen)
     kept = _lasting(look, standby)
-
-    def wanted_at(factor: float) -> dict[str, int]:
-        found = needs.wanted(problem, caps, look.present, factor)
-        return {name: max(count, kept[name]) for name, count in found.items()}
-
-    asked = needs.wanted(problem, caps, look.present)
     wanted = {name: max(count, kept[name]) for name, count in asked.items()}
     reserves = explain.reserves(needs, [name for name, count in asked.items() if kept[name] > count], kept)
-    if unseen == 1.0 and look.present == wanted:
-        low = shrunk = high = wanted
-    else:
-        low = wanted_at(1.0 / band) if any(look.present[g] < n for g, n in wanted.items()) else wanted
-        shrunk = wanted if unseen == 1.0 else wanted_at(unseen)
-        high = wanted_at(band * unseen) if any(look.present[g] > n for g, n in shrunk.items()) else shrunk
     target, waits = {}, []
     for group in problem.groups:
-        name, now = group.name, look.present[group.name]
-        goal = wanted[name] if now < low[name] else shrunk[name] if now > high[name] else now
-        target[name] = _stabilised(look, name, now, goal)
+        name, goal = group.name, wanted[group.name]
+        target[name] = _stabilised(look, name, look.present[name], goal)
         if target[name] != goal:
             waits.append(f"{name}: {goal} is wanted, {target[name]} holds for the stabilization window")
     fitted = fit(problem, target, budget_caps(problem, caps))
@@ -158,7 +147,7 @@ def _on_demand(look: _Look, window: Window, needs: Needs) -> Decision:
     )
     return replace(
         decision,
-        wanted=shrunk if unseen > 1.0 else wanted,
+        wanted=wanted,
         standby=standby,
         rate=needs.load.rate,
         prediction=explain.prediction(problem, needs, fitted.replicas),
@@ -181,9 +170,9 @@ def _learned(look: _Look, window: Window, needs: Needs) -> dict[str, float]:
     if window.prefill.late.known and look.problem.ttft is not None and needs.prefill:
         stages = stages_of(look.problem, needs, needs.load, counts=ready, caps=ready, present=ready)
         prompts = prompts_of(look.problem, needs, needs.load, stages, ((needs.load.rate, 1.0),))
-        return learn_from_late(corrections, prompts, stages, window, ready)
+        return learn_from_late(corrections, prompts, stages, window, ready, look.problem.interval)
     name = max(ready, key=lambda n: ready[n], default="")
-    return learn(corrections, needs.prefill.get(name), window, window.arrivals.get(), sum(ready.values()))
+    return learn(corrections, needs.prefill.get(name), window, sum(ready.values()), look.problem.interval)
 
 
 def _reason(
@@ -244,7 +233,7 @@ def _standby(look: _Look, window: Window) -> dict[str, int]:
         try:
             load = quiet_load(window, before)
             needs = needs_of(problem, load, look.history.corrections)
-            return needs.standby(problem, look.caps, look.present)
+            return Situation(problem, needs, look.caps, look.present).goal(reserve=True)
         except CannotSizeError:
             pass
     return {group.name: group.least for group in problem.groups}

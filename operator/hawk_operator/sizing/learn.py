@@ -3,7 +3,8 @@
 Batches that come at once, or prompts of unlike length in one queue, show in no counter that is scraped
 every few seconds, but they do in what they lead to: requests that are late, where the router counts them
 (`spec.traffic.queries.late`), else the time to first token. The factor moves slowly and in its logarithm, so
-that one odd window changes little, and only as far as windows tell it from noise.
+that one odd window changes little, and only as far as windows tell it from noise. Windows overlap: each look
+counts by the part of its window that is new.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ if TYPE_CHECKING:
     from hawk_operator.sizing.mix import Stage
     from hawk_operator.traffic import Window
 
-_PACE = 0.1
-"""How far one look moves the factor's logarithm."""
+
+_PACE = 0.2
+"""How far one whole window moves the factor's logarithm."""
 _FORGETTING = 0.03
 """The same where waits are too short to tell, towards no correction; over the dispersion, since bursts
 come back.
 """
 _SLOWEST = 0.002
-_RANGE = (0.5, 16.0)
+_LEAST, _MOST = 1.0 / 16.0, 16.0
 _NOTICED = 0.05
 """Waits below this share of the target and of the service time are noise, or the roofline's own error."""
 _FULLEST = 0.95
@@ -41,10 +43,10 @@ _BUSY = 3.0
 
 
 def learn(
-    corrections: Mapping[str, float], need: PrefillNeed | None, window: Window, rate: float, ready: int
+    corrections: Mapping[str, float], need: PrefillNeed | None, window: Window, ready: int, interval: float
 ) -> dict[str, float]:
-    """The corrections after one more look at `ready` prefill workers under `rate` requests/s, by waits."""
-    ttft = window.prefill.ttft
+    """The corrections after one more look at `ready` prefill workers, `interval` seconds later, by waits."""
+    ttft, rate = window.prefill.ttft, window.arrivals.get()
     if need is None or need.target is None or not ttft.known or not ready or rate <= 0:
         return dict(corrections)
     alone = window.prefill.prefill_time
@@ -57,18 +59,24 @@ def learn(
         return dict(corrections)
     noticed = max(measured, expected) >= floor
     seen = (measured + floor) / (expected + floor) if noticed else 1.0
-    pace = _PACE if noticed else max(_SLOWEST, _FORGETTING / need.load_dispersion)
-    return _moved(corrections, seen, pace)
+    pace = _PACE * _new(window, interval) if noticed else max(_SLOWEST, _FORGETTING / need.load_dispersion)
+    before = math.log(corrections.get(WAIT, 1.0))
+    return {**corrections, WAIT: _bounded(before + pace * (math.log(min(max(seen, _LEAST), _MOST)) - before))}
 
 
-def learn_from_late(
+def learn_from_late(  # noqa: PLR0917 -- as `learn`, with what the prompts meet
     corrections: Mapping[str, float],
     prompts: Prompts,
     stages: Sequence[Stage],
     window: Window,
     ready: Mapping[str, int],
+    interval: float,
 ) -> dict[str, float]:
-    """The corrections after one more look, by the share of requests that were late and the expected one."""
+    """The corrections after one more look, by the share of requests that were late and the expected one.
+
+    The step is the difference of the two over what may be late, so that steps cancel out where the expected
+    share is right on average, however seldom late requests are.
+    """
     recent = max(1, round(window.seconds / window.burst_bin))
     counts = [one.requests for one in window.bins]
     newest = [count for count in counts[-recent:] if count > 0]
@@ -82,12 +90,15 @@ def learn_from_late(
     allowed = 1.0 - prompts.share
     usual = sum(counts) / len(counts)
     weight = min(_BUSY, sum(newest) / len(newest) / usual)
-    before = corrections.get(WAIT, 1.0)
-    return _moved(corrections, before * (measured + allowed) / (expected + allowed), _PACE * weight)
+    pace = _PACE * weight * _new(window, interval)
+    step = pace * min(1.0, (measured - expected) / (expected + allowed))
+    return {**corrections, WAIT: _bounded(math.log(corrections.get(WAIT, 1.0)) + step)}
 
 
-def _moved(corrections: Mapping[str, float], aim: float, pace: float) -> dict[str, float]:
-    """The wait's factor moved towards `aim` by a share `pace` of the way, in the logarithm."""
-    before = math.log(corrections.get(WAIT, 1.0))
-    target = math.log(min(max(aim, _RANGE[0]), _RANGE[1]))
-    return {**corrections, WAIT: math.exp(before + pace * (target - before))}
+def _new(window: Window, interval: float) -> float:
+    """Share of a window that the look before, `interval` seconds ago, didn't see."""
+    return min(1.0, interval / window.seconds)
+
+
+def _bounded(logarithm: float) -> float:
+    return min(max(math.exp(logarithm), _LEAST), _MOST)

@@ -166,39 +166,43 @@ def _erlang_c(servers: int, load: Array) -> Array:
 
 
 def cheapest(
-    prompts: Prompts, stages: Sequence[Stage], present: Mapping[str, int], tolerance: float = 0.0
+    conditions: Sequence[Prompts], stages: Sequence[Stage], present: Mapping[str, int], tolerance: float = 0.0
 ) -> dict[str, int]:
-    """Fewest US dollars an hour that bring `prompts.share` through in time; the most where nothing does.
+    """Fewest US dollars an hour that meet all `conditions`; the most where nothing does.
 
     A mix that keeps the `present` workers of all stages but the last, and costs at most `tolerance` more, is
     taken before another: mixes of nearly equal price would take turns otherwise.
     """
     counts = {stage.name: max(stage.least, 0) for stage in stages}
-    if not stages or prompts.rate <= 0:
+    if not stages or not conditions:
         return counts
     near = None
     if len(stages) > 1:
         kept = {s.name: min(max(present.get(s.name, 0), s.least), max(s.least, s.most)) for s in stages}
-        near = _least(prompts, stages, stages[-1], kept, math.inf)
-    best = _search(prompts, stages, 0, counts, near[0] / (1.0 + tolerance) if near else math.inf)
+        near = _least(conditions, stages, stages[-1], kept, math.inf)
+    best = _search(conditions, stages, 0, counts, near[0] / (1.0 + tolerance) if near else math.inf)
     found = best or near
     return found[1] if found else {stage.name: max(stage.least, stage.most) for stage in stages}
 
 
 def _search(
-    prompts: Prompts, stages: Sequence[Stage], position: int, counts: Mapping[str, int], bound: float
+    conditions: Sequence[Prompts],
+    stages: Sequence[Stage],
+    position: int,
+    counts: Mapping[str, int],
+    bound: float,
 ) -> tuple[float, dict[str, int]] | None:
     """The cheapest counts of the stages from `position` on, below a price of `bound`."""
     stage = stages[position]
     if position == len(stages) - 1:
-        return _least(prompts, stages, stage, counts, bound)
+        return _least(conditions, stages, stage, counts, bound)
     best: tuple[float, dict[str, int]] | None = None
-    most = _least(prompts, stages, stage, counts, math.inf)
+    most = _least(conditions, stages, stage, counts, math.inf)
     top = most[1][stage.name] if most else max(stage.least, stage.most)
     step = max(1, math.ceil((top - stage.least) / _CHOICES ** (1.0 / (len(stages) - 1))))
     for count in sorted({*range(top, stage.least - 1, -step), stage.least}, reverse=True):
         found = _search(
-            prompts, stages, position + 1, {**counts, stage.name: count}, best[0] if best else bound
+            conditions, stages, position + 1, {**counts, stage.name: count}, best[0] if best else bound
         )
         if found and (best is None or found[0] < best[0] - 1e-9):
             best = found
@@ -206,7 +210,11 @@ def _search(
 
 
 def _least(
-    prompts: Prompts, stages: Sequence[Stage], stage: Stage, counts: Mapping[str, int], bound: float
+    conditions: Sequence[Prompts],
+    stages: Sequence[Stage],
+    stage: Stage,
+    counts: Mapping[str, int],
+    bound: float,
 ) -> tuple[float, dict[str, int]] | None:
     """The fewest of one stage beside the others' `counts`; None when none is enough or all too dear."""
     others = sum(s.price * counts[s.name] for s in stages if s is not stage)
@@ -216,39 +224,41 @@ def _least(
     if high < stage.least:
         return None
 
-    def enough(count: int) -> bool:
-        return _enough(prompts, stages, {**counts, stage.name: count})
+    def fits(count: int) -> bool:
+        tried = {**counts, stage.name: count}
+        return all(enough(prompts, stages, tried) for prompts in conditions)
 
-    found = _fewest(enough, low, high, stage.near)
+    found = _fewest(fits, low, high, stage.near)
     return None if found is None else (others + stage.price * found, {**counts, stage.name: found})
 
 
-def _fewest(enough: Callable[[int], bool], low: int, high: int, start: int) -> int | None:
-    """The fewest in (low, high] for which `enough` holds; None when it holds for none."""
+def _fewest(fits: Callable[[int], bool], low: int, high: int, start: int) -> int | None:
+    """The fewest in (low, high] for which `fits` holds; None when it holds for none."""
     at, step = min(max(start, low + 1), high), 1
-    if enough(at):
+    if fits(at):
         high = at
-        while high - step > low and enough(high - step):
+        while high - step > low and fits(high - step):
             high, step = high - step, 2 * step
         low = max(low, high - step)
     else:
         low = at
-        while low + step < high and not enough(low + step):
+        while low + step < high and not fits(low + step):
             low, step = low + step, 2 * step
         if low + step < high:
             high = low + step
-        elif low == high or not enough(high):
+        elif low == high or not fits(high):
             return None
     while high - low > 1:
         middle = (low + high) // 2
-        if enough(middle):
+        if fits(middle):
             high = middle
         else:
             low = middle
     return high
 
 
-def _enough(prompts: Prompts, stages: Sequence[Stage], counts: Mapping[str, int]) -> bool:
+def enough(prompts: Prompts, stages: Sequence[Stage], counts: Mapping[str, int]) -> bool:
+    """Whether `counts` workers bring enough of the prompts through in time."""
     rate = prompts.rate
     own = [stage for stage in stages if not stage.lends]
     linked = [stage for stage in own if stage.link_replicas]

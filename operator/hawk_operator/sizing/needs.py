@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hawk_api.v1alpha1.enums import Role
-from hawk_operator.sizing.allocate import Side, fill_decode, size
-from hawk_operator.sizing.demand import DEFAULT_SHARE, DecodeNeed, Load, PrefillNeed
-from hawk_operator.sizing.prompts import mixed
+from hawk_operator.sizing.demand import DecodeNeed, Load, PrefillNeed
 from hawk_operator.traffic import bins
 
 if TYPE_CHECKING:
@@ -37,33 +35,6 @@ class Needs:
     load: Load
     prefill: Mapping[str, PrefillNeed]
     decode: Mapping[str, DecodeNeed]
-
-    def wanted(
-        self, problem: Problem, caps: Mapping[str, int], present: Mapping[str, int], factor: float = 1.0
-    ) -> dict[str, int]:
-        """Replicas that `factor` times the load needs; of mixes that cost the same, one near `present`."""
-        load = self.load.scaled(factor)
-        decode = Side(self.decode, load.decode_rate)
-        if problem.ttft is None:
-            return size(problem, Side(self.prefill, load.prefill_rate), decode, caps)
-        rates = ((load.prefill_rate, 1.0),)
-        counts = fill_decode(problem, decode, caps)
-        return mixed(problem, self, load, counts=counts, caps=caps, present=present, rates=rates)
-
-    def standby(
-        self, problem: Problem, caps: Mapping[str, int], present: Mapping[str, int]
-    ) -> dict[str, int]:
-        """Replicas that the bursts of the last hour would need if they came again; minima without bursts."""
-        load = self.load
-        if problem.ttft is None or not load.levels:
-            return {group.name: group.least for group in problem.groups}
-        share = problem.itl.share if problem.itl else DEFAULT_SHARE
-        counts = fill_decode(problem, Side(self.decode, load.burst_rate(share)), caps)
-        return mixed(problem, self, load, counts=counts, caps=caps, present=present, rates=load.levels)
-
-    def scaled(self, factor: float) -> Needs:
-        """The same needs under another rate."""
-        return replace(self, load=self.load.scaled(factor))
 
 
 def quiet_load(window: Window, before: Load) -> Load:
@@ -129,7 +100,7 @@ def _levels(window: Window, found: list[tuple[float, float]]) -> tuple[tuple[flo
     total = sum(weight for _, weight in seen)
     number = total * total / sum(weight * weight for _, weight in seen)
     record = 1.0 / (1.0 + number)
-    largest = max(above for above, _ in seen) * (1.0 + 1.0 / (1.0 + math.log1p(number)))
+    largest = _upper(seen, record * total) * (1.0 + 1.0 / (1.0 + math.log1p(number)))
     loads = [(usual, weight) for above, weight in found if above <= 0]
     loads += [(usual + above, weight * (1.0 - record)) for above, weight in seen]
     loads.append((usual + largest, total * record))
@@ -138,6 +109,16 @@ def _levels(window: Window, found: list[tuple[float, float]]) -> tuple[tuple[flo
         sorted((load / window.burst_bin, load * weight / requests) for load, weight in loads if load > 0),
         _LEVELS,
     )
+
+
+def _upper(weighed: list[tuple[float, float]], weight: float) -> float:
+    """The size above which less than `weight` lies."""
+    above = 0.0
+    for size, part in sorted(weighed, reverse=True):
+        above += part
+        if above >= weight:
+            return size
+    return 0.0
 
 
 def merged(levels: list[tuple[float, float]], most: int) -> tuple[tuple[float, float], ...]:

@@ -142,6 +142,12 @@ class Problem:
         """The groups of exactly this role."""
         return tuple(group for group in self.groups if group.role is role)
 
+    def price(self, group: Group) -> float:
+        """What a replica costs for comparing groups: money where all groups have a price, else devices."""
+        if all(one.cost_per_hour is not None for one in self.groups):
+            return group.cost_per_hour or 0.0
+        return float(max(1, group.devices))
+
     def devices(self, replicas: Mapping[str, int]) -> int:
         """Devices that so many replicas take."""
         return sum(replicas.get(group.name, 0) * group.devices for group in self.groups)

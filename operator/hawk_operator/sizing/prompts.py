@@ -8,7 +8,7 @@ import numpy as np
 
 from hawk_api.v1alpha1.enums import Role
 from hawk_operator.sizing.demand import OF_THE_ATTAINABLE
-from hawk_operator.sizing.mix import Prompts, Stage, cheapest
+from hawk_operator.sizing.mix import Prompts, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,27 +19,6 @@ if TYPE_CHECKING:
 
 _BUSIEST = 0.9
 """Share of a worker's compute that decoding may take before prompts on it are counted out."""
-
-
-def mixed(
-    problem: Problem,
-    needs: Needs,
-    load: Load,
-    *,
-    counts: Mapping[str, int],
-    caps: Mapping[str, int],
-    present: Mapping[str, int],
-    rates: tuple[tuple[float, float], ...],
-) -> dict[str, int]:
-    """`counts` (minima and decode) with the workers added that prompts at `rates` need at least cost.
-
-    `rates` are (requests/s, share of the requests that meet it). Of mixes that cost nearly the same, the one
-    near `present` is taken.
-    """
-    stages = stages_of(problem, needs, load, counts=counts, caps=caps, present=present)
-    prompts = prompts_of(problem, needs, load, stages, rates)
-    chosen = cheapest(prompts, stages, present, problem.tolerance)
-    return {name: max(count, chosen.get(name, 0)) for name, count in counts.items()}
 
 
 def stages_of(
@@ -53,7 +32,6 @@ def stages_of(
 ) -> list[Stage]:
     """The groups that prefill, in the router's order: dedicated ones, the slowest first, then lenders."""
     dedicated = bool(problem.side(Role.PREFILL))
-    priced = all(group.cost_per_hour is not None for group in problem.groups)
     stages = []
     for group in problem.groups:
         if group.name not in needs.prefill:
@@ -63,12 +41,11 @@ def stages_of(
         lends = dedicated and group.role is Role.BOTH
         if group.role is Role.BOTH:
             service = service / _left(problem, needs, load, group, counts.get(group.name, 0))
-        price = group.cost_per_hour if priced else float(max(1, group.devices))
         stages.append(
             Stage(
                 name=group.name,
                 service=service,
-                price=price or 0.0,
+                price=problem.price(group),
                 least=counts.get(group.name, 0),
                 most=max(counts.get(group.name, 0), caps.get(group.name, 0)),
                 lends=lends,

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _FEWEST = 4
 """Bins below which nothing is said about burstiness."""
 _DISPERSION_BINS = 60
+_MEDIAN_SQUARE = 0.455
+"""The median of a squared standard normal variable, whose mean is 1."""
 _NEIGHBOURS = 5
 """Bins on each side that a bin is compared with."""
 _USUAL_BINS = 20
@@ -42,10 +44,11 @@ class Bin(NamedTuple):
 
 
 def dispersion(counts: Sequence[float]) -> Signal[float]:
-    """Index of dispersion of counts (1 for a Poisson process) over the newest bins.
+    """Index of dispersion of counts (1 for a Poisson process) over the newest bins, between their bursts.
 
-    Taken from the differences of neighbouring bins, so that a slow trend isn't a burst; what chance alone
-    makes of 1 is 1.
+    Taken from the differences of neighbouring bins, so that a slow trend isn't a burst, and no larger than
+    their median says: a few bursts are loads of their own (see `bursts`), and make what lies between them no
+    less even. What chance alone makes of 1 is 1.
     """
     newest = counts[-_DISPERSION_BINS:]
     if len(newest) < _FEWEST:
@@ -53,8 +56,10 @@ def dispersion(counts: Sequence[float]) -> Signal[float]:
     mean = sum(newest) / len(newest)
     if mean <= 0:
         return not_a_number("no arrivals in the history")
-    square = sum((b - a) ** 2 for a, b in itertools.pairwise(newest)) / (len(newest) - 1)
-    found = square / 2.0 / mean
+    pairs = [((b - a) ** 2, a + b) for a, b in itertools.pairwise(newest)]
+    found = sum(square for square, _ in pairs) / (len(newest) - 1) / 2.0 / mean
+    median = float(np.median([square / both for square, both in pairs if both > 0]))
+    found = min(found, median / _MEDIAN_SQUARE)
     chance = NOISE * math.sqrt(2.0 / len(newest))
     return value(1.0 if abs(found - 1.0) <= chance else found)
 

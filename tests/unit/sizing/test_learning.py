@@ -27,7 +27,7 @@ def need(found):
 def after(looks: int, found, start: float = 1.0, ready: int = 3) -> float:
     corrections = {WAIT: start}
     for _ in range(looks):
-        corrections = learn(corrections, need(found), found, found.arrivals.get(), ready)
+        corrections = learn(corrections, need(found), found, ready, 15.0)
     return corrections[WAIT]
 
 

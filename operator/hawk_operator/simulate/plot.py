@@ -96,23 +96,26 @@ def _share(prefill: int, decode: int) -> float:
 
 def costs(title: str, curves: Mapping[str, Sequence[tuple[float, float]]], form: str = "svg") -> bytes:
     """Cost against attainment: (US dollars, share) of a policy's settings, but for those that pay more for
-    no more.
+    no more. Ours is blue and the clairvoyant black; what is dearer than all of ours, and than twice the
+    clairvoyant's, isn't drawn.
     """
+    ours = {name: points for name, points in curves.items() if name.startswith("hawk")}
+    known = curves.get("oracle", ())
+    others = {name: points for name, points in curves.items() if name not in {*ours, "oracle"}}
+    most = max([1.1 * usd for points in ours.values() for usd, _ in points] + [2 * usd for usd, _ in known])
     with rc_context(_STYLE):
         figure = Figure(figsize=(8.6, 5.4), layout="constrained")
         axes = figure.subplots()
-        for number, (name, points) in enumerate(curves.items()):
-            best = _undominated(points)
-            axes.plot(
-                [usd for usd, _ in best],
-                [_height(share) for _, share in best],
-                marker="os^D"[number // len(_COLOURS)],
-                markersize=6 if name == "hawk" else 4,
-                linewidth=2.2 if name == "hawk" else 0.9,
-                linestyle="--" if name == "oracle" else "-",
-                color=_INK if name == "oracle" else _COLOURS[number % len(_COLOURS)],
-                label=name,
+        for number, (name, points) in enumerate(ours.items()):
+            _curve(
+                axes, name, points, color=_COLOURS[0], linewidth=2.2 - number, marker="os"[number], zorder=3
             )
+        for number, (name, points) in enumerate(others.items()):
+            colours = _COLOURS[1:]
+            colour, marker = colours[number % len(colours)], "o^"[number // len(colours)]
+            _curve(axes, name, points, color=colour, linewidth=0.9, marker=marker)
+        _curve(axes, "oracle", known, color=_INK, linewidth=0.9, marker="D", linestyle="--")
+        axes.set_xlim(right=most)
         axes.axhline(_height(0.99), color=_INK, linewidth=0.8, linestyle=":", zorder=0)
         axes.set_yticks([_height(share / 100) for share in _SHARES], [f"{share:g}" for share in _SHARES])
         axes.set_ylim(_height(_SHARES[0] / 100), _height(1.0) + 0.1)
@@ -121,6 +124,12 @@ def costs(title: str, curves: Mapping[str, Sequence[tuple[float, float]]], form:
         axes.set_ylabel("per cent of the attainable requests in time")
         _plain(axes)
         return _bytes(figure, form)
+
+
+def _curve(axes: Axes, name: str, points: Sequence[tuple[float, float]], **look: Any) -> None:
+    best = _undominated(points)
+    heights = [_height(share) for _, share in best]
+    axes.plot([usd for usd, _ in best], heights, label=name, markersize=4, **look)
 
 
 def _height(share: float) -> float:

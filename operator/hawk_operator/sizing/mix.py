@@ -14,7 +14,7 @@ lenders, who take a prompt at once or not at all.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -73,12 +73,10 @@ class Prompts:
     dispersion: float = 1.0
     wait_factor: float = 1.0
     order: QueueOrder = QueueOrder.ARRIVAL
+    known: dict[bytes, list[Array]] = field(default_factory=dict, compare=False, repr=False)
+    """Erlang's B by servers, for loads that a search meets again and again."""
 
-    def scaled(self, factor: float) -> Prompts:
-        """The same at other rates."""
-        return replace(self, rates=self.rates * factor)
-
-    @property
+    @cached_property
     def rate(self) -> float:
         """The mean rate that a request meets."""
         return float(self.rates @ self.shares)
@@ -116,7 +114,9 @@ def _late(prompts: Prompts, stage: Stage, workers: int, offered: Array, order: Q
     load = prompts.rates * total * mean
     use = load / workers
     spread = (prompts.dispersion + np.maximum(0.0, square / total / mean**2 - 1.0)) / 2.0
-    busy = _erlang_c(workers, load) ** min(1.0, 2.0 / (1.0 + prompts.dispersion * prompts.wait_factor))
+    busy = _erlang_c(prompts, workers, load) ** min(
+        1.0, 2.0 / (1.0 + prompts.dispersion * prompts.wait_factor)
+    )
     near = np.where(np.abs(1.0 - use) < _AT_ONE, 1.0 - _AT_ONE, use)
     pace = workers * (near - 1.0) / (prompts.wait_factor * mean * spread)
     slack = np.maximum(0.0, prompts.targets - service)
@@ -150,16 +150,21 @@ def _blocked(
     clumped = 1.0 - 1.0 / max(1.0, prompts.dispersion * prompts.wait_factor)
     left = np.maximum(offered.sum(axis=1), 1e-12)
     load = np.maximum(prompts.rates * suited, clumped * own * suited / left)
-    blocked: Array = np.ones_like(load)
-    for k in range(1, workers + 1):
-        blocked = load * blocked / (k + load * blocked)
-    return blocked
+    return _erlang_b(prompts, workers, load)
 
 
-def _erlang_c(servers: int, load: Array) -> Array:
-    blocked = np.ones_like(load)
-    for k in range(1, servers + 1):
-        blocked = load * blocked / (k + load * blocked)
+def _erlang_b(prompts: Prompts, servers: int, load: Array) -> Array:
+    """Share (L,) of arrivals that find all servers busy, and are lost."""
+    known = prompts.known.setdefault(load.tobytes(), [np.ones_like(load)])
+    while len(known) <= servers:
+        carried = load * known[-1]
+        known.append(carried / (len(known) + carried))
+    return known[servers]
+
+
+def _erlang_c(prompts: Prompts, servers: int, load: Array) -> Array:
+    """Share (L,) of arrivals that wait."""
+    blocked = _erlang_b(prompts, servers, load)
     use = np.minimum(load / servers, 1.0)
     waits: Array = np.where(load >= servers, 1.0, blocked / (1.0 - use * (1.0 - blocked)))
     return waits

@@ -21,6 +21,10 @@ This small, because a burst raises it to a power close to 0.
 """
 
 
+_HALVINGS = 16
+"""Steps of a bisection for a latency: to a hundred-thousandth of where it begins."""
+
+
 def erlang_c(servers: int, load: float) -> float:
     """Probability that an arrival waits in M/M/m at `load` erlangs; 1 when the load is too much."""
     if load <= 0:
@@ -75,7 +79,10 @@ class Queue:
             return self.attainable(target)
         if self.utilisation >= 1.0:
             return 0.0
-        busy, mean = self._busy(), self._mean_wait()
+        return self._within(target, self._busy(), self._mean_wait())
+
+    def _within(self, target: float, busy: float, mean: float) -> float:
+        """The same where a share `busy` waits, `mean` seconds on average."""
         share = 0.0
         for seconds, probability in self.service:
             slack = max(target, self.stretch * seconds) - seconds
@@ -93,12 +100,13 @@ class Queue:
             return replace(self, stretch=0.0).latency(percentile)
         if self.utilisation >= 1.0 and self.rate > 0:
             return math.inf
+        busy, mean = (self._busy(), self._mean_wait()) if self.rate > 0 else (0.0, 0.0)
         low, high = 0.0, max(s for s, _ in self.service) + 1e-9
-        while self.attained(high) < percentile and high < 1e9:
+        while self._within(high, busy, mean) < percentile and high < 1e9:
             low, high = high, high * 2.0
-        for _ in range(30):
+        for _ in range(_HALVINGS):
             middle = (low + high) / 2.0
-            if self.attained(middle) < percentile:
+            if self._within(middle, busy, mean) < percentile:
                 low = middle
             else:
                 high = middle

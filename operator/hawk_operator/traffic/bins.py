@@ -119,9 +119,12 @@ def growth(amounts: Sequence[float], ahead: float) -> float:
     newest = np.asarray(amounts[-_TREND_BINS:], dtype=float)
     if len(newest) < _TREND_BINS or newest.mean() <= 0:
         return 1.0
-    (slope, start), covariance = np.polyfit(np.arange(len(newest)), newest, 1, cov=True)
-    error = math.sqrt(max(float(covariance[0, 0]), 0.0))
-    present = start + slope * (len(newest) - 1)
+    times = np.arange(len(newest)) - (len(newest) - 1) / 2.0
+    spread = float(times @ times)
+    slope = float(times @ newest) / spread
+    left = newest - newest.mean() - slope * times
+    error = math.sqrt(float(left @ left) / (len(newest) - 2) / spread)
+    present = float(newest.mean()) + slope * float(times[-1])
     if slope <= _SIGNIFICANT * error or present <= 0:
         return 1.0
     return float(min(_STEEPEST, 1.0 + slope * ahead / present))

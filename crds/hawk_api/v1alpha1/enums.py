@@ -30,6 +30,15 @@ class QueueOrder(StrEnum):
     """Soonest latest start first; those that can't be in time any more after all that can."""
 
 
+class BurstReserve(StrEnum):
+    """Whether workers are kept for bursts that came before."""
+
+    KEEP = "Keep"
+    """What bursts of the last hour would need if they came again."""
+    NONE = "None"
+    """What the present load needs, and no more."""
+
+
 class DataType(StrEnum):
     """Element types of a KV cache."""
 

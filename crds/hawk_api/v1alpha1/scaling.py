@@ -10,7 +10,7 @@ from hawk_api.base import Int, Model, rule, rules
 from hawk_api.duration import Duration
 from hawk_api.quantity import PositiveQuantity, Quantity
 from hawk_api.ratio import Ratio
-from hawk_api.v1alpha1.enums import Engine, Fallback, OnFailure, QueueOrder, ScalingMode, Verify
+from hawk_api.v1alpha1.enums import BurstReserve, Engine, Fallback, OnFailure, QueueOrder, ScalingMode, Verify
 
 Query = Annotated[str, Field(min_length=1, max_length=2048)]
 
@@ -145,6 +145,8 @@ class ScalingSpec(Model):
     """Ratio before traffic is known; by the rules of thumb where absent."""
     tolerance: Quantity = Decimal("0.1")
     """Relative change below which nothing is done."""
+    burst_reserve: BurstReserve = BurstReserve.KEEP
+    """Whether workers are kept for bursts that came before."""
     behavior: Behavior = Behavior()
     fallback: Fallback = Fallback.HOLD
     """What holds when metrics are lost."""

@@ -23,7 +23,7 @@ from hawk_operator.sizing import explain
 from hawk_operator.sizing.allocate import fit, totals
 from hawk_operator.sizing.decision import Decision
 from hawk_operator.sizing.goal import Situation
-from hawk_operator.sizing.learn import learn, learn_from_late
+from hawk_operator.sizing.learn import learn, learn_from_late, learn_steps
 from hawk_operator.sizing.needs import CannotSizeError, Needs, load_of, needs_of, quiet_load
 from hawk_operator.sizing.prompts import prompts_of, stages_of
 from hawk_operator.sizing.startup import at_ratio, thumb
@@ -164,9 +164,10 @@ def _lasting(look: _Look, standby: Mapping[str, int]) -> dict[str, int]:
 
 
 def _learned(look: _Look, window: Window, needs: Needs) -> dict[str, float]:
-    """What this look teaches about waits, from the workers as they are."""
-    ready = {name: seen.ready for name, seen in look.observed.items() if name in needs.prefill}
-    corrections = look.history.corrections
+    """What this look teaches about waits and steps, from the workers as they are."""
+    there = {name: seen.ready for name, seen in look.observed.items()}
+    corrections = learn_steps(look.history.corrections, look.problem, needs, window, there)
+    ready = {name: count for name, count in there.items() if name in needs.prefill}
     if window.prefill.late.known and look.problem.ttft is not None and needs.prefill:
         stages = stages_of(look.problem, needs, needs.load, counts=ready, caps=ready, present=ready)
         prompts = prompts_of(look.problem, needs, needs.load, stages, ((needs.load.rate, 1.0),))

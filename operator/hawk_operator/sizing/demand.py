@@ -228,18 +228,23 @@ class DecodeNeed:
         group: Group,
         load: Load,
         objective: Objective | None,
+        *,
+        step_factor: float = 1.0,
     ) -> DecodeNeed:
-        """The batch that the objective and the memory allow, and its step time."""
+        """The batch that the objective and the memory allow, and its step time.
+
+        Steps take `step_factor` times what the roofline says, as measurement taught.
+        """
         context = load.context
         longest = load.prompt.mean + load.output.mean
         memory = group.worker.memory_batch(model, longest)
         if objective is None:
             latency, margin = memory, NormalDist().inv_cdf(DEFAULT_SHARE)
         else:
-            latency = group.worker.latency_batch(model, context, objective.target)
+            latency = group.worker.latency_batch(model, context, objective.target / step_factor)
             margin = NormalDist().inv_cdf(objective.share)
         batch = max(1, min(latency, memory))
-        step = group.worker.step_seconds(model, batch, context)
+        step = step_factor * group.worker.step_seconds(model, batch, context)
         residence = load.output.mean * step
         spread = dispersion_at(load.dispersion, load.bin_s, residence) * (1.0 + load.context_variation)
         return cls(

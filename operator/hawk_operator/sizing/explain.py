@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hawk_api import duration
 from hawk_operator.sizing.allocate import totals
+from hawk_operator.sizing.history import CORRECTION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +39,7 @@ def inputs(problem: Problem, needs: Needs, window: Window, corrections: Mapping[
         if objective:
             found[f"{name}Target"] = f"P{objective.share * 100:.0f} {duration.format(objective.target)}"
     for name, factor in corrections.items():
-        found[f"{name}Correction"] = factor
+        found[f"{name}{CORRECTION}"] = factor
     for side, usage in (("prefill", window.prefill), ("decode", window.decode)):
         for signal, state in (("Running", usage.running), ("KvUsage", usage.kv_usage)):
             if state.known:

@@ -79,7 +79,8 @@ class _Carrying:
 
     @property
     def _bursts(self) -> bool:
-        return self.reserve and bool(self.load.levels) and self.at.problem.ttft is not None
+        problem = self.at.problem
+        return self.reserve and problem.burst_reserve and bool(self.load.levels) and problem.ttft is not None
 
     @cached_property
     def _least(self) -> dict[str, int]:

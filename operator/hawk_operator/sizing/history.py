@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _ON_TRAFFIC = frozenset(
     {Reason.DEMAND, Reason.STEADY, Reason.STABILIZING, Reason.AT_BUDGET, Reason.AT_BOUND, Reason.INFEASIBLE}
 )
+CORRECTION = "Correction"
+"""What a learned correction's name ends with among a decision's inputs."""
 KEPT_S = 3600.0
 """Entries older than this are dropped, and those beyond the longest window that is in use."""
 
@@ -55,7 +57,12 @@ class History:
         seen = any(record.reason in _ON_TRAFFIC for record in known)
         newest = max(known, key=lambda record: record.time, default=None)
         target = dict(newest.replicas) if newest is not None and newest.replicas else None
-        return cls(entries=(Entry(now, dict(replicas)),), target=target, seen_traffic=seen)
+        learned = {
+            name.removesuffix(CORRECTION): float(value)
+            for name, value in (newest.inputs.items() if newest is not None else ())
+            if name.endswith(CORRECTION)
+        }
+        return cls((Entry(now, dict(replicas)),), target, seen_traffic=seen, corrections=learned)
 
     def add(self, decision: Decision, keep: float = KEPT_S) -> History:
         """The history with one decision more, and without what is older than `keep` seconds."""

@@ -1,10 +1,13 @@
-"""Learning from what was measured: how much longer prompts wait than the queueing formula says.
+"""Learning from what was measured: how much longer prompts wait, and steps take, than the formulas say.
 
-Batches that come at once, or prompts of unlike length in one queue, show in no counter that is scraped
-every few seconds, but they do in what they lead to: requests that are late, where the router counts them
-(`spec.traffic.queries.late`), else the time to first token. The factor moves slowly and in its logarithm, so
-that one odd window changes little, and only as far as windows tell it from noise. Windows overlap: each look
-counts by the part of its window that is new.
+**Waits.** Batches that come at once, or prompts of unlike length in one queue, show in no counter that is
+scraped every few seconds, but they do in what they lead to: requests that are late, where the router counts
+them (`spec.traffic.queries.late`), else the time to first token. The factor moves slowly and in its
+logarithm, so that one odd window changes little, and only as far as windows tell it from noise. Windows
+overlap: each look counts by the part of its window that is new.
+
+**Steps.** The roofline's efficiencies are assumptions; the time between tokens shows the engine's own, at the
+batch that it has.
 """
 
 from __future__ import annotations
@@ -16,13 +19,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hawk_operator.sizing.mix import Prompts, attained
-from hawk_operator.sizing.needs import WAIT
+from hawk_operator.sizing.needs import STEP, WAIT
+from hawk_operator.traffic import presets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hawk_operator.sizing.demand import PrefillNeed
     from hawk_operator.sizing.mix import Stage
+    from hawk_operator.sizing.needs import Needs
+    from hawk_operator.sizing.problem import Problem
     from hawk_operator.traffic import Window
 
 
@@ -34,6 +40,14 @@ come back.
 """
 _SLOWEST = 0.002
 _LEAST, _MOST = 1.0 / 16.0, 16.0
+_STEP_S = 1200.0
+"""Seconds in which the factor of steps goes most of its way: an engine's efficiency is no daily news."""
+_STEP_LEAST, _STEP_MOST = 0.5, 4.0
+"""A step can't take less than reading the weights at peak bandwidth; an engine that takes four times the
+roofline has another trouble than this.
+"""
+_FEWEST_TOKENS = 100.0
+"""Tokens in a window below which their mean gap isn't believed."""
 _NOTICED = 0.05
 """Waits below this share of the target and of the service time are noise, or the roofline's own error."""
 _FULLEST = 0.95
@@ -47,7 +61,14 @@ def learn(
 ) -> dict[str, float]:
     """The corrections after one more look at `ready` prefill workers, `interval` seconds later, by waits."""
     ttft, rate = window.prefill.ttft, window.arrivals.get()
-    if need is None or need.target is None or not ttft.known or not ready or rate <= 0:
+    if (
+        need is None
+        or need.target is None
+        or not ttft.known
+        or not ready
+        or rate <= 0
+        or presets.TTFT in window.own
+    ):
         return dict(corrections)
     alone = window.prefill.prefill_time
     service = alone.get().mean if alone.known else need.mean_service
@@ -93,6 +114,34 @@ def learn_from_late(  # noqa: PLR0917 -- as `learn`, with what the prompts meet
     pace = _PACE * weight * _new(window, interval)
     step = pace * min(1.0, (measured - expected) / (expected + allowed))
     return {**corrections, WAIT: _bounded(math.log(corrections.get(WAIT, 1.0)) + step)}
+
+
+def learn_steps(
+    corrections: Mapping[str, float],
+    problem: Problem,
+    needs: Needs,
+    window: Window,
+    ready: Mapping[str, int],
+) -> dict[str, float]:
+    """The corrections after one more look, by the mean time between tokens and that of the batch that ran."""
+    itl, model = window.decode.itl, problem.model
+    workers = [(group, ready.get(group.name, 0)) for group in problem.groups if group.name in needs.decode]
+    number = sum(count for _, count in workers)
+    rate = window.arrivals.get()
+    if model is None or not number or not itl.known or presets.ITL in window.own:
+        return dict(corrections)
+    tokens = rate * needs.load.output.mean * window.seconds
+    measured = itl.get().mean
+    if tokens < _FEWEST_TOKENS or measured <= 0:
+        return dict(corrections)
+    running = window.decode.running.otherwise(0.0) or rate * needs.load.output.mean * measured
+    batch = max(1.0, running / number)
+    context = needs.load.context
+    expected = sum(n * g.worker.step_seconds(model, batch, context) for g, n in workers) / number
+    before = math.log(corrections.get(STEP, 1.0))
+    aim = math.log(min(max(measured / expected, _STEP_LEAST), _STEP_MOST))
+    moved = before + min(1.0, problem.interval / _STEP_S) * (aim - before)
+    return {**corrections, STEP: min(max(math.exp(moved), _STEP_LEAST), _STEP_MOST)}
 
 
 def _new(window: Window, interval: float) -> float:

@@ -21,7 +21,9 @@ BACKLOG_HORIZON_S = 60.0
 
 
 WAIT = "wait"
-"""The learned correction of waits, in `corrections`."""
+"""The learned correction of prompts' waits, in `corrections`."""
+STEP = "step"
+"""The learned correction of decode steps' time there."""
 
 
 class CannotSizeError(Exception):
@@ -160,7 +162,9 @@ def needs_of(problem: Problem, load: Load, corrections: Mapping[str, float]) -> 
                 link=problem.link_bytes_per_second,
             )
         if group.role is not Role.PREFILL:
-            decode[group.name] = DecodeNeed.of(model, group, load, problem.itl)
+            decode[group.name] = DecodeNeed.of(
+                model, group, load, problem.itl, step_factor=corrections.get(STEP, 1.0)
+            )
     return Needs(load, prefill, decode)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hawk_api import ratio as ratios
 from hawk_api.labels import FORCE_RATIO, PAUSED
-from hawk_api.v1alpha1.enums import Fallback, Precision, QueueOrder, Role, ScalingMode
+from hawk_api.v1alpha1.enums import BurstReserve, Fallback, Precision, QueueOrder, Role, ScalingMode
 from hawk_api.v1alpha1.scaling import TtftObjective
 from hawk_operator.sizing.roofline import ModelWork, Worker
 
@@ -93,6 +93,7 @@ class Problem:
     up_window: float = 0.0
     down_window: float = 300.0
     interval: float = 15.0
+    burst_reserve: bool = True
     fallback: Fallback = Fallback.HOLD
     mode: ScalingMode = ScalingMode.AUTO
     paused: bool = False
@@ -130,6 +131,7 @@ class Problem:
             up_window=scaling.behavior.scale_up.stabilization_window,
             down_window=scaling.behavior.scale_down.stabilization_window,
             interval=scaling.interval,
+            burst_reserve=scaling.burst_reserve is BurstReserve.KEEP,
             fallback=scaling.fallback,
             mode=scaling.mode,
             paused=notes.get(PAUSED, "").lower() == "true",

@@ -139,6 +139,7 @@ class _Reader:
             burst_bin=self.window / 2,
             bins=past,
             link=self._link(),
+            own=frozenset(self.custom),
             warnings=tuple(self.warnings),
             round_trips=round_trips,
         )

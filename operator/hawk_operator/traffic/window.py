@@ -78,6 +78,8 @@ class Window:
     """Why the metrics store gave nothing at all; empty when it did."""
     answered: bool = True
     """False when there was no answer, rather than one with an error."""
+    own: frozenset[str] = frozenset()
+    """Signals by the user's own queries: plain numbers, latencies at the objective's percentile."""
     warnings: tuple[str, ...] = ()
     round_trips: int = 0
 

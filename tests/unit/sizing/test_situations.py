@@ -312,3 +312,17 @@ def test_what_is_kept_for_bursts_says_so():
     assert kept.replicas["prefill"] > plain.replicas["prefill"]
     assert f"prefill: {kept.replicas['prefill']} are kept for bursts" in kept.message
     assert "kept for bursts" not in plain.message
+
+
+def test_a_pool_may_do_without_a_reserve_for_bursts():
+    counts = ([50.0] * 20 + [1000.0]) * 8 + [50.0] * 20
+    bursty = window(
+        10.0, burst_bin=5.0, bins=tuple(Bin(count, count * 4000.0, count * 300.0) for count in counts)
+    )
+    keeping, plain = (
+        follow(pool(burst_reserve=kept), [bursty] * 10, {"prefill": 1, "decode": 1})[-1]
+        for kept in (True, False)
+    )
+
+    assert plain.prefill < keeping.prefill
+    assert "kept for bursts" not in plain.message

@@ -3,9 +3,11 @@
 I1  Never above a budget: what isn't there can't be scheduled, and money is a promise.
 I2  Never below a minimum that the budget allows, never above a maximum, also without metrics.
 I3  Monotone: more load never needs less, or, where classes replace each other, less money.
-I4  Free of units: hours for seconds and kilobytes for bytes change nothing.
+I4  Free of units: kilobytes for bytes and cents for dollars change nothing.
 I5  Deterministic: the same input gives the same decision.
-I6  Converges: under a steady load the second decision changes nothing, and goes on changing nothing.
+I6  Converges: under a steady load the second decision changes nothing, and goes on changing nothing. With
+    bursts in the last hour it takes a start-up more, from whatever is there, also where classes replace
+    each other.
 I7  Unschedulable pods stop growth.
 I8  Nothing that isn't a finite number gets into replicas.
 """
@@ -24,6 +26,7 @@ from hawk_operator.sizing import GroupObservation, History, ModelWork, Objective
 from hawk_operator.sizing.allocate import within_ratio
 from hawk_operator.sizing.roofline import Parts, Worker
 from hawk_operator.traffic import Window, signals
+from hawk_operator.traffic.bins import Bin
 from tests.unit.sizing.pools import GPU, NPU, group, pool, seen, window
 
 checked = settings(deadline=None, max_examples=80)
@@ -162,8 +165,8 @@ def test_i3_more_load_never_needs_less(found, rate, factor, prompt, output):
                 assert much.replicas[mine[0]] >= little.replicas[mine[0]]
 
 
-def _scaled(problem: Problem, seconds: float, size: float) -> Problem:
-    """The same pool with times in another unit, and bytes in another."""
+def _scaled(problem: Problem, size: float) -> Problem:
+    """The same pool with bytes in another unit."""
 
     def parts(found: Parts) -> Parts:
         return tuple((cost * size, limit) for cost, limit in found)
@@ -186,8 +189,8 @@ def _scaled(problem: Problem, seconds: float, size: float) -> Problem:
             replace(
                 g,
                 worker=Worker(
-                    (g.worker.flops or 0) / seconds,
-                    (g.worker.bandwidth or 0) * size / seconds,
+                    g.worker.flops,
+                    (g.worker.bandwidth or 0) * size,
                     (g.worker.memory or 0) * size,
                 ),
             )
@@ -200,9 +203,26 @@ def _scaled(problem: Problem, seconds: float, size: float) -> Problem:
 def test_i4_bytes_in_another_unit_change_nothing(rate):
     problem = pool()
     plain = plan(window(rate), problem, {}, History(), 0.0)
-    scaled = plan(window(rate), _scaled(problem, 1.0, 1e-3), {}, History(), 0.0)
+    scaled = plan(window(rate), _scaled(problem, 1e-3), {}, History(), 0.0)
 
     assert scaled.replicas == plain.replicas
+
+
+@checked
+@given(looks())
+def test_i4_cents_for_dollars_change_nothing(look):
+    found, problem, there, history = look
+    budget = problem.budget_usd_per_hour
+    cents = replace(
+        problem,
+        budget_usd_per_hour=None if budget is None else 128.0 * budget,
+        groups=tuple(
+            replace(g, usd_per_hour=None if g.usd_per_hour is None else 128.0 * g.usd_per_hour)
+            for g in problem.groups
+        ),
+    )
+
+    assert plan(found, cents, there, history, 0.0).replicas == plan(*look, 0.0).replicas
 
 
 @checked
@@ -218,6 +238,25 @@ def test_i6_a_steady_load_is_answered_once(rate, prompt, output, prefill, decode
         seen_replicas.append(replicas)
 
     assert all(later == seen_replicas[0] for later in seen_replicas)
+
+
+@checked
+@given(looks(), loads, st.lists(st.sampled_from([1.0, 1.0, 1.0, 1.2, 5.0]), min_size=10, max_size=60))
+def test_i6_bursts_that_came_before_are_answered_once(look, found, shape):
+    _, problem, there, history = look
+    assume(found.arrivals.get() > 0)
+    counts = [30.0 * found.arrivals.get() * one for one in shape]
+    prompt, output = found.prefill.prompt.get().mean, found.decode.output.get().mean
+    found = replace(found, bins=tuple(Bin(n, n * prompt, n * output) for n in counts))
+    problem = replace(problem, down_window=0.0)
+    there = {name: GroupObservation(o.replicas, o.replicas, o.replicas) for name, o in there.items()}
+    course = []
+    for step in range(8):
+        made = plan(found, problem, there, history, 15.0 * step)
+        history, there = history.add(made), seen(**made.replicas)
+        course.append(dict(made.replicas))
+
+    assert all(later == course[4] for later in course[4:])
 
 
 @checked

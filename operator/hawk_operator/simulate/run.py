@@ -111,8 +111,11 @@ class Arena:
 
     @cached_property
     def _digest(self) -> str:
-        """What all runs here depend on, but for their settings and policies."""
-        found = hashlib.sha256(f"{code(*_SIMULATED)} {self.problem}".encode())
+        """What all runs here depend on, but for their settings and policies; of the pool, what is served
+        and scored: the rest is for our decision, whose key has it.
+        """
+        served = self.problem.model, self.problem.groups, self.problem.ttft, self.problem.itl
+        found = hashlib.sha256(f"{code(*_SIMULATED)} {served}".encode())
         for r in self.trace.requests:
             found.update(f"{r.arrival!r} {r.prompt} {r.output}\n".encode())
         return found.hexdigest()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import mmap
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hawk_agent.bench.errors import BenchError
-from hawk_agent.bench.measure import Rounds, Spread, Taken, interleave, local
-from hawk_agent.bench.workload import ELEMENT, FEATURES, HEADS, Workload, workload
+from hawk_agent.bench.measure import Rounds, Spread, interleave, local
+from hawk_agent.bench.workload import ELEMENT, FEATURES, HEADS, workload
 from hawk_agent.layouts import engines
 from hawk_agent.layouts.engines import engine
 
@@ -55,14 +56,15 @@ def bench_copy(mebibytes: int, rounds: int, *, pairs: tuple[tuple[str, str], ...
     )
     view = memoryview(source)[: first.nbytes]
     kernel = engines.kernel()
-    cases: dict[str, Callable[[], Taken]] = {
-        "memcpy": local(lambda: kernel.plain(path[2:], view, target, False)),
-        "nt_memcpy": local(lambda: kernel.plain(path[2:], view, target, True)),
-        "digest": local(lambda: first.run(source, target, _KEY)),
-        "sampled_digest": local(lambda: first.nest.digest_source(source, _KEY, sample=SAMPLE)),
-        "naive": local(lambda: _naive(view, target, stage)),
-        **{name: local(_run(work, source, target)) for name, work in works.items()},
+    actions: dict[str, Callable[[], object]] = {
+        "memcpy": lambda: kernel.plain(path[2:], view, target, False),
+        "nt_memcpy": lambda: kernel.plain(path[2:], view, target, True),
+        "digest": lambda: first.run(source, target, _KEY),
+        "sampled_digest": lambda: first.nest.digest_source(source, _KEY, sample=SAMPLE),
+        "naive": lambda: _naive(view, target, stage),
+        **{name: partial(work.run, source, target) for name, work in works.items()},
     }
+    cases = {name: local(action, settle=True) for name, action in actions.items()}
     found = interleave(cases, rounds)
     for work in works.values():
         work.run(source, target)
@@ -101,10 +103,6 @@ def report(found: Rounds, fused: str, pairs: list[str], mebibytes: int) -> dict[
 def named(key: str, value: Spread) -> dict[str, Any]:
     """A median under its name, and its quartiles beside it."""
     return {key: round(value.median, 3), f"{key}_spread": [round(value.low, 3), round(value.high, 3)]}
-
-
-def _run(work: Workload, source: mmap.mmap, target: mmap.mmap) -> Callable[[], object]:
-    return lambda: work.run(source, target)
 
 
 def _naive(source: memoryview, target: mmap.mmap, stage: mmap.mmap) -> None:

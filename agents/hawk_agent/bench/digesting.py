@@ -16,15 +16,19 @@ if TYPE_CHECKING:
 
     from hawk_agent.bench.measure import Taken
 
-RUNS = {
-    2: ("row-major", "transposed", "float16"),
-    16: ("row-major", "tiles-16x16", "int8"),
-    32: ("row-major", "tiles-16x16", "float16"),
-    64: ("row-major", "tiles-32x32", "float16"),
-    256: ("pages-nhd", "row-major", "float16"),
-    4096: ("pages-hnd", "row-major", "float16"),
+RUNS: dict[str, tuple[str, str, str, dict[str, int]]] = {
+    "1": ("row-major", "transposed", "int8", {}),
+    "2": ("row-major", "transposed", "float16", {}),
+    "2_back": ("transposed", "row-major", "float16", {}),
+    "4": ("row-major", "transposed", "float32", {}),
+    "8": ("row-major", "tiles-16x16", "int8", {"d0": 8}),
+    "16": ("row-major", "tiles-16x16", "int8", {}),
+    "32": ("row-major", "tiles-16x16", "float16", {}),
+    "64": ("row-major", "tiles-32x32", "float16", {}),
+    "256": ("pages-nhd", "row-major", "float16", {}),
+    "4096": ("pages-hnd", "row-major", "float16", {}),
 }
-"""A pair for each length, in bytes, that is contiguous at both sides."""
+"""A pair for each length in bytes that is contiguous at both sides: presets, element type, target's tiles."""
 _KEY = 0x5EED
 
 
@@ -34,14 +38,17 @@ def bench_digest(mebibytes: int, rounds: int) -> dict[str, Any]:
     Raises:
         LayoutError: the size isn't one that a benchmark takes.
     """
-    works = {run: workload(*pair[:2], mebibytes, pair[2]) for run, pair in RUNS.items()}
-    source, target = (memory(mebibytes << 20) for _ in range(2))
-    content = np.random.default_rng(1).integers(0, 256, len(source), dtype=np.uint8)
-    np.frombuffer(source, np.uint8)[:] = content
+    works = {
+        run: workload(source, target, mebibytes, dtype, tiles)
+        for run, (source, target, dtype, tiles) in RUNS.items()
+    }
+    data, out = (memory(mebibytes << 20) for _ in range(2))
+    content = np.random.default_rng(1).integers(0, 256, len(data), dtype=np.uint8)
+    np.frombuffer(data, np.uint8)[:] = content
     cases: dict[str, Callable[[], Taken]] = {}
     for run, work in works.items():
-        cases[f"copy {run}"] = local(partial(work.run, source, target))
-        cases[f"digest {run}"] = local(partial(work.run, source, target, _KEY))
+        cases[f"copy {run}"] = local(partial(work.run, data, out), settle=True)
+        cases[f"digest {run}"] = local(partial(work.run, data, out, _KEY), settle=True)
     found = interleave(cases, rounds)
     answer: dict[str, Any] = {}
     for run in RUNS:

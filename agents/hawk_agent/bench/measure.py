@@ -57,10 +57,18 @@ def spread(values: list[float]) -> Spread:
     return Spread(median(values), low, high)
 
 
-def local(action: Callable[[], object]) -> Callable[[], Taken]:
-    """A case that runs in this process."""
+def local(action: Callable[[], object], *, settle: bool = False) -> Callable[[], Taken]:
+    """A case that runs in this process.
+
+    Args:
+        action: what is measured.
+        settle: run it once more before, so that it finds the caches as it leaves them itself and not as the
+            case before it did: a large shared cache remembers for several cases.
+    """
 
     def turn() -> Taken:
+        if settle:
+            action()
         cpu, wall = time.process_time(), time.perf_counter()
         action()
         return Taken(time.perf_counter() - wall, max(time.process_time() - cpu, 1e-9))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from hawk_agent.layouts import Layout, LayoutError, Nest, compile_nest
 from hawk_agent.layouts.elements import itemsize
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 HEADS, FEATURES, ELEMENT = 8, 128, 2
 
@@ -44,8 +48,17 @@ class Workload:
         )
 
 
-def workload(source: str, target: str, mebibytes: int, dtype: str = "float16") -> Workload:
+def workload(
+    source: str, target: str, mebibytes: int, dtype: str = "float16", tiles: Mapping[str, int] | None = None
+) -> Workload:
     """Both presets over as many tokens as make the size.
+
+    Args:
+        source: a preset's name.
+        target: another's.
+        mebibytes: what moves.
+        dtype: element type.
+        tiles: sizes of the target's tiles, where they aren't the preset's.
 
     Raises:
         LayoutError: the size isn't positive, or beyond what a benchmark should take.
@@ -54,7 +67,7 @@ def workload(source: str, target: str, mebibytes: int, dtype: str = "float16") -
         raise LayoutError(f"mib: {mebibytes}; give a size from 1 to 4096 MiB")
     token = HEADS * FEATURES * itemsize(dtype)
     sizes = {"h": HEADS, "s": (mebibytes << 20) // token, "d": FEATURES}
-    layouts = [Layout.preset(name, sizes, dtype) for name in (source, target)]
+    layouts = [Layout.preset(source, sizes, dtype), Layout.preset(target, {**sizes, **(tiles or {})}, dtype)]
     rng = np.random.default_rng(7)
     tables = [rng.permutation(layout.table.size) if layout.table else None for layout in layouts]
     return Workload(compile_nest(*layouts), *tables)

@@ -39,13 +39,24 @@ static const char *check_key(const Key *key)
     return u == 1 || u == 2 || u == 4 || u == 8 ? NULL : "unit: not 1, 2, 4 or 8 bytes";
 }
 
-/* The unit must divide every run and place, or a vector would take part of one. */
+/* Units begin where programs and their steps do. Runs shorter than one divide it, and one of the block's two loops
+ * joins them. */
 static const char *check_units(const Program *p, const Key *key)
 {
-    int64_t odd = p->run | p->logical;
-    for (int i = 0; i < p->loops; i++)
-        odd |= p->loop[i].logical;
-    return odd % key->unit ? "unit: it doesn't divide the program's runs" : NULL;
+    int64_t odd = p->logical;
+    int joined = 0;
+    for (int i = 0; i < p->loops; i++) {
+        const Loop *loop = &p->loop[i];
+        if (loop->count < 2)
+            continue;
+        if (p->run < key->unit && loop->logical == p->run && !joined++) {
+            if (key->unit % p->run || !in_block(p, i))
+                return "unit: its pieces aren't joined";
+        } else {
+            odd |= loop->logical;
+        }
+    }
+    return odd % key->unit ? "unit: it doesn't divide the program's places" : NULL;
 }
 
 PyDoc_STRVAR(paths_doc, "paths() -> tuple of the paths this machine can run, plainest first");

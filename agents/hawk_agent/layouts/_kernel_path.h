@@ -4,12 +4,12 @@
  *   VBYTES        bytes of a vector                 vec            its type
  *   vload/vstore  unaligned                         vstream(p, v)  past the caches; p is VBYTES-aligned
  *   gatherN(p,s)  a vector from pieces of N bytes that stand s bytes apart (N from 2 up to VBYTES / 2)
- *   half hload hstore loN hiN   16 bytes, and two of them interleaved by elements of N bits, for transposing
- *                 in registers; undefined where there is no such thing
- *   halves(p, q)  a vector of half a vector at each, upper64(x) x in the lanes of the second: for runs of that
- *                 size; widenN(p) units of N bytes in 64-bit lanes, ramp64(x) 0, x, 2x ...: optional, both
- *   NARROW        the hash of the path below, for runs that aren't whole vectors; undefined at the plainest
- *   add64 add32 xor_ mul32 high32 swap32 splat64 iota sum64      the digest's arithmetic on 64-bit lanes
+ *   loN hiN       two vectors interleaved by elements of N bits, each 16 bytes for themselves; scatter16(p,s,v)
+ *                 a vector's 16 bytes each, s bytes apart: for transposing in registers; undefined at the plainest
+ *   NARROW        the hash of the path below, for runs that aren't whole vectors, and NARROW_TRANSPOSE(N) its
+ *                 transposition; undefined at the plainest
+ *   HASH_VECTORS  hash_runs_N of this path where N is VBYTES
+ *   add64 add32 xor_ mul32 high32 swap32 splat64 sum64      the digest's arithmetic on 64-bit lanes
  *   PREFETCH(p)   a hint                            FENCE()        orders streamed stores before later ones
  */
 
@@ -142,7 +142,7 @@ TARGET static inline void NAME(row)(const Block *b, const uint8_t *from, uint8_t
         NAME(move)(to + i * b->run_destination, from + i * b->run_source, b->run, ahead, stream);
 }
 
-#ifdef half
+#ifdef lo16
 /* What is left of a matrix where squares don't fit. */
 TARGET static void NAME(elements)(const Block *b, const uint8_t *source, uint8_t *to)
 {
@@ -153,20 +153,20 @@ TARGET static void NAME(elements)(const Block *b, const uint8_t *source, uint8_t
 }
 
 /* A matrix of elements, contiguous down its columns at the source and along its rows at the destination:
- * squares of 16 bytes are transposed in registers. Interleaving the upper with the lower half of a
- * square's lines, log2 of their number times over, transposes it. */
+ * squares of 16 bytes, as many as a vector is wide, are transposed in registers. Interleaving the upper with the
+ * lower half of a square's lines, log2 of their number times over, transposes it. */
 #define TRANSPOSE(N, ROUNDS, LOW, HIGH)                                                                            \
     TARGET static void NAME(transpose_##N)(const Block *b, const uint8_t *source, uint8_t *to)                     \
     {                                                                                                              \
         enum { EDGE = 16 / N };                                                                                    \
-        const int64_t rows = b->rows / EDGE * EDGE, runs = b->runs / EDGE * EDGE;                                  \
+        const int64_t rows = b->rows / (VBYTES / N) * (VBYTES / N), runs = b->runs / EDGE * EDGE;                  \
         for (int64_t j = 0; j < runs; j += EDGE)                                                                   \
-            for (int64_t i = 0; i < rows; i += EDGE) {                                                             \
+            for (int64_t i = 0; i < rows; i += VBYTES / N) {                                                       \
                 const uint8_t *from = source + j * b->run_source + i * N;                                          \
                 uint8_t *at = to + i * b->row_destination + j * N;                                                 \
-                half a[EDGE], mixed[EDGE];                                                                         \
+                vec a[EDGE], mixed[EDGE];                                                                          \
                 for (int k = 0; k < EDGE; k++)                                                                     \
-                    a[k] = hload(from + k * b->run_source);                                                        \
+                    a[k] = vload(from + k * b->run_source);                                                        \
                 for (int round = 0; round < ROUNDS; round++) {                                                     \
                     for (int k = 0; k < EDGE / 2; k++) {                                                           \
                         mixed[2 * k] = LOW(a[k], a[k + EDGE / 2]);                                                 \
@@ -176,25 +176,32 @@ TARGET static void NAME(elements)(const Block *b, const uint8_t *source, uint8_t
                         a[k] = mixed[k];                                                                           \
                 }                                                                                                  \
                 for (int k = 0; k < EDGE; k++)                                                                     \
-                    hstore(at + k * b->row_destination, a[k]);                                                     \
+                    scatter16(at + k * b->row_destination, EDGE * b->row_destination, a[k]);                       \
             }                                                                                                      \
         Block rest = *b;                                                                                           \
         rest.rows -= rows;                                                                                         \
-        NAME(elements)(&rest, source + rows * b->row_source, to + rows * b->row_destination);                 \
+        NARROW_TRANSPOSE(N)(&rest, source + rows * b->row_source, to + rows * b->row_destination);                 \
         rest.rows = rows;                                                                                          \
         rest.runs -= runs;                                                                                         \
-        NAME(elements)(&rest, source + runs * b->run_source, to + runs * b->run_destination);                 \
+        NAME(elements)(&rest, source + runs * b->run_source, to + runs * b->run_destination);                      \
     }
+#if VBYTES == 16
+#define NARROW_TRANSPOSE(N) NAME(elements)
+#endif
 TRANSPOSE(1, 4, lo8, hi8)
 TRANSPOSE(2, 3, lo16, hi16)
 TRANSPOSE(4, 2, lo32, hi32)
 TRANSPOSE(8, 1, lo64, hi64)
 #undef TRANSPOSE
+#undef NARROW_TRANSPOSE
 
-/* Transposed into the nearest cache, and from there in whole lines. */
-TARGET static void NAME(copy_transposed)(const Block *b, const uint8_t *source, uint8_t *destination, Ahead *ahead,
-                                         int stream)
+TARGET static uint64_t NAME(hash)(const Block *b, const uint8_t *source, uint64_t logical, const Key *key);
+
+/* Transposed into the nearest cache, and from there in whole lines; with a key, hashed meanwhile. */
+TARGET static uint64_t NAME(copy_transposed)(const Block *b, const uint8_t *source, uint8_t *destination,
+                                             uint64_t logical, const Key *key, Ahead *ahead, int stream)
 {
+    enum { SLICE = 16 }; /* lines hashed at a time: whole units */
     _Alignas(LINE) uint8_t stage[STAGE];
     Block packed = *b;
     packed.row_destination = b->runs * b->run;
@@ -204,18 +211,35 @@ TARGET static void NAME(copy_transposed)(const Block *b, const uint8_t *source, 
     case 4: NAME(transpose_4)(&packed, source, stage); break;
     default: NAME(transpose_8)(&packed, source, stage); break;
     }
-    for (int64_t i = 0; i < b->rows; i++)
+    /* Units stand along the stage's rows, or along the source's lines: where their pieces are side by side. */
+    const int staged = b->run_logical == b->run;
+    const int64_t lines = staged ? b->rows : b->runs;
+    Block slice = *b;
+    if (staged)
+        slice = (Block){.rows = 1, .run = packed.row_destination, .run_source = packed.row_destination,
+                        .run_logical = b->row_logical};
+    uint64_t sum = 0;
+    int64_t hashed = 0;
+    for (int64_t i = 0; i < b->rows; i++) {
         NAME(move)(destination + i * b->row_destination, stage + i * packed.row_destination, packed.row_destination,
                    ahead, stream);
+        const int64_t due = i + 1 < b->rows ? (i + 1) * lines / b->rows / SLICE * SLICE : lines;
+        if (key && due > hashed) {
+            slice.runs = due - hashed;
+            sum += NAME(hash)(&slice, (staged ? stage : source) + hashed * slice.run_source,
+                              logical + (uint64_t)(hashed * slice.run_logical), key);
+            hashed = due;
+        }
+    }
+    return sum;
 }
 #endif
 
-
 TARGET static void NAME(copy)(const Block *b, const uint8_t *source, uint8_t *destination, Ahead ahead, int stream)
 {
-#ifdef half
+#ifdef lo16
     if (transposes(b)) {
-        NAME(copy_transposed)(b, source, destination, &ahead, stream);
+        NAME(copy_transposed)(b, source, destination, 0, NULL, &ahead, stream);
         return;
     }
 #endif
@@ -233,132 +257,194 @@ TARGET static inline vec NAME(term)(vec units, vec place, vec second)
     return mul32(x, high32(x));
 }
 
-TARGET static inline vec NAME(place)(uint64_t logical, const Key *key)
+/* The places of a vector's units, relative to its first: pieces of `units` units that stand `step` places apart. */
+TARGET static inline vec NAME(ramp)(int64_t units, uint64_t step)
 {
-    return add64(splat64(logical / 8 + key->first), iota());
+    uint64_t lanes[VBYTES / 8];
+    for (int64_t i = 0; i < VBYTES / 8; i++)
+        lanes[i] = (uint64_t)(i % units) + (uint64_t)(i / units) * step;
+    return vload(lanes);
 }
 
-#ifdef widen2
-/* Single elements that stand side by side, each a unit of its own: transposed layouts. */
-TARGET static uint64_t NAME(hash_elements)(const Block *b, const uint8_t *source, uint64_t logical, const Key *key)
-{
-    enum { LANES = VBYTES / 8 };
-    const int down = b->row_source == b->run;
-    const int64_t outer = down ? b->runs : b->rows, inner = down ? b->rows : b->runs;
-    const int64_t far = down ? b->run_source : b->row_source;
-    const uint64_t far_logical = (uint64_t)(down ? b->run_logical : b->row_logical);
-    const uint64_t near_logical = (uint64_t)(down ? b->row_logical : b->run_logical);
-    const uint64_t unit = (uint64_t)key->unit, each = near_logical / unit;
-    const vec second = splat64(key->second);
-    vec sum = splat64(0);
-    uint64_t rest = 0;
-    for (int64_t i = 0; i < outer; i++) {
-        const uint8_t *from = source + i * far;
-        const uint64_t at = logical + (uint64_t)i * far_logical;
-        vec place = add64(splat64(at / unit + key->first), ramp64(each));
-        int64_t k = 0;
-        for (; k + LANES <= inner; k += LANES) {
-            const uint8_t *here = from + k * b->run;
-            const vec units = unit == 1 ? widen1(here) : unit == 2 ? widen2(here) : widen4(here);
-            sum = add64(sum, NAME(term)(units, place, second));
-            place = add64(place, splat64(LANES * each));
-        }
-        for (; k < inner; k++)
-            rest += hash_units(from + k * b->run, b->run, at + (uint64_t)k * near_logical, key);
+/* Hash runs, and copy them past the caches on the way where `copies`: the arithmetic runs while stores wait for
+ * memory. Vectors are put together from pieces of N bytes, or run along the runs where N is VBYTES. */
+#define HASH_RUNS(N, PIECES_AT)                                                                                    \
+    TARGET static inline __attribute__((always_inline)) uint64_t NAME(hash_runs_##N)(                              \
+        const Block *b, const uint8_t *source, uint8_t *destination, uint64_t logical, const Key *key, Ahead ahead, \
+        const int copies)                                                                                          \
+    {                                                                                                              \
+        enum { PIECES = VBYTES / N };                                                                              \
+        const int64_t length = N < VBYTES ? VBYTES : b->run / VBYTES * VBYTES, runs = b->runs / PIECES * PIECES;   \
+        const uint64_t step = (uint64_t)b->run_logical / 8;                                                        \
+        const vec second = splat64(key->second), ramp = NAME(ramp)(N / 8, step);                                   \
+        const vec next = splat64(PIECES * step), along = splat64(VBYTES / 8);                                      \
+        const int32_t *lines = ahead.lines;                                                                        \
+        vec sum = splat64(0);                                                                                      \
+        uint64_t rest = 0;                                                                                         \
+        int64_t written = 0;                                                                                       \
+        for (int64_t i = 0; i < b->rows; i++) {                                                                    \
+            const uint8_t *from = source + i * b->row_source;                                                      \
+            uint8_t *to = destination + i * b->row_destination;                                                    \
+            uint64_t at = logical + (uint64_t)(i * b->row_logical);                                                \
+            vec start = add64(splat64(at / 8 + key->first), ramp);                                                 \
+            for (int64_t j = 0; j < runs; j += PIECES) {                                                           \
+                vec place = start;                                                                                 \
+                for (int64_t k = 0; k < length; k += VBYTES, written += VBYTES) {                                  \
+                    if (copies && lines && written % LINE == 0)                                                    \
+                        PREFETCH(ahead.base + *lines++);                                                           \
+                    const vec units = PIECES_AT(from + k, b->run_source);                                          \
+                    if (copies)                                                                                    \
+                        vstream(to + k, units);                                                                    \
+                    sum = add64(sum, NAME(term)(units, place, second));                                            \
+                    place = add64(place, along);                                                                   \
+                }                                                                                                  \
+                if (N == VBYTES && length < b->run)                                                                \
+                    rest += hash_units(from + length, b->run - length, at + (uint64_t)length, key);                \
+                start = add64(start, next);                                                                        \
+                from += PIECES * b->run_source;                                                                    \
+                to += PIECES * b->run_destination;                                                                 \
+                at += PIECES * (uint64_t)b->run_logical;                                                           \
+            }                                                                                                      \
+            for (int64_t j = runs; j < b->runs; j++, from += b->run_source, to += b->run_destination) {            \
+                if (copies)                                                                                        \
+                    memcpy(to, from, N);                                                                           \
+                rest += hash_units(from, N, at, key);                                                              \
+                at += (uint64_t)b->run_logical;                                                                    \
+            }                                                                                                      \
+        }                                                                                                          \
+        return rest + sum64(sum);                                                                                  \
     }
-    return rest + sum64(sum);
-}
+#define WHOLE(p, s) vload(p)
+#if VBYTES > 8
+HASH_RUNS(8, gather8)
+#endif
+#if VBYTES > 16
+HASH_RUNS(16, gather16)
+#endif
+#if VBYTES > 32
+HASH_RUNS(32, gather32)
+#endif
+#if VBYTES == 8
+HASH_RUNS(8, WHOLE)
+#elif VBYTES == 16
+HASH_RUNS(16, WHOLE)
+#elif VBYTES == 32
+HASH_RUNS(32, WHOLE)
+#else
+HASH_RUNS(64, WHOLE)
+#endif
+#undef HASH_RUNS
+#undef WHOLE
+
+#ifdef lo16
+/* Units whose pieces of N bytes stand a line each, neighbours of other units beside them: transposed in registers, as
+ * `transpose` does, a vector holds two units in each 16 bytes. */
+#define HASH_ACROSS(N, ROUNDS, LOW, HIGH)                                                                          \
+    TARGET static uint64_t NAME(hash_across_##N)(const Joined *j, const uint8_t *source, uint64_t logical,         \
+                                                 const Key *key)                                                   \
+    {                                                                                                              \
+        enum { EDGE = 8 / N, SQUARE = 16 / N };                                                                    \
+        const uint64_t step = (uint64_t)j->across_logical / 8;                                                     \
+        const int64_t whole = j->along / EDGE * EDGE, across = j->across / (VBYTES / N) * (VBYTES / N);            \
+        const vec second = splat64(key->second), two = splat64(2 * step);                                          \
+        const vec skip = splat64((VBYTES / 16 - 1) * SQUARE * step);                                               \
+        uint64_t lanes[VBYTES / 8];                                                                                \
+        for (uint64_t i = 0; i < VBYTES / 8; i++)                                                                  \
+            lanes[i] = (i / 2 * SQUARE + i % 2) * step;                                                            \
+        const vec ramp = vload(lanes);                                                                             \
+        vec sum = splat64(0);                                                                                      \
+        for (int64_t i = 0; i < whole; i += EDGE) {                                                                \
+            const uint8_t *from = source + i * j->along_source;                                                    \
+            vec place = add64(splat64((logical + (uint64_t)(i * N)) / 8 + key->first), ramp);                      \
+            for (int64_t k = 0; k < across; k += VBYTES / N, from += VBYTES) {                                     \
+                vec a[EDGE], mixed[EDGE];                                                                          \
+                for (int e = 0; e < EDGE; e++)                                                                     \
+                    a[e] = vload(from + e * j->along_source);                                                      \
+                for (int round = 0; round < ROUNDS; round++) {                                                     \
+                    for (int e = 0; e < EDGE / 2; e++) {                                                           \
+                        mixed[2 * e] = LOW(a[e], a[e + EDGE / 2]);                                                 \
+                        mixed[2 * e + 1] = HIGH(a[e], a[e + EDGE / 2]);                                            \
+                    }                                                                                              \
+                    for (int e = 0; e < EDGE; e++)                                                                 \
+                        a[e] = mixed[e];                                                                           \
+                }                                                                                                  \
+                for (int e = 0; e < EDGE; e++) {                                                                   \
+                    sum = add64(sum, NAME(term)(a[e], place, second));                                             \
+                    place = add64(place, two);                                                                     \
+                }                                                                                                  \
+                place = add64(place, skip);                                                                        \
+            }                                                                                                      \
+        }                                                                                                          \
+        return sum64(sum) + hash_joined(j, N, source, logical, key, whole, across);                                \
+    }
+HASH_ACROSS(1, 3, lo8, hi8)
+HASH_ACROSS(2, 2, lo16, hi16)
+HASH_ACROSS(4, 1, lo32, hi32)
+#undef HASH_ACROSS
 #endif
 
 TARGET static uint64_t NAME(hash)(const Block *b, const uint8_t *source, uint64_t logical, const Key *key)
 {
-#ifdef widen2
-    if (b->run == key->unit && b->run < 8 && (b->row_source == b->run || b->run_source == b->run))
-        return NAME(hash_elements)(b, source, logical, key);
+    Block whole;
+    Joined j;
+    if (continues(b, &whole))
+        return NAME(hash)(&whole, source, logical, key);
+    if (joins(b, key, &j)) {
+#ifdef lo16
+        if (key->unit == 8 && j.across_source == b->run)
+            return b->run == 1   ? NAME(hash_across_1)(&j, source, logical, key)
+                   : b->run == 2 ? NAME(hash_across_2)(&j, source, logical, key)
+                                 : NAME(hash_across_4)(&j, source, logical, key);
 #endif
+        return hash_joined(&j, b->run, source, logical, key, 0, 0);
+    }
+    if (key->unit != 8)
+        return hash_pieces(b, source, logical, key);
+    const Ahead none = {NULL, NULL};
+    switch (b->run) {
+#if VBYTES > 8
+    case 8: return NAME(hash_runs_8)(b, source, NULL, logical, key, none, 0);
+#endif
+#if VBYTES > 16
+    case 16: return NAME(hash_runs_16)(b, source, NULL, logical, key, none, 0);
+#endif
+#if VBYTES > 32
+    case 32: return NAME(hash_runs_32)(b, source, NULL, logical, key, none, 0);
+#endif
+    default: break;
+    }
 #ifdef NARROW
     if (b->run % VBYTES)
         return NARROW(b, source, logical, key);
 #endif
-    const int64_t vectors = key->unit == 8 ? b->run / VBYTES * VBYTES : 0;
-    const vec second = splat64(key->second), step = splat64((uint64_t)b->run_logical / 8);
-    vec sum = splat64(0);
-    uint64_t rest = 0;
-    for (int64_t i = 0; i < b->rows; i++) {
-        const uint8_t *from = source + i * b->row_source;
-        uint64_t at = logical + (uint64_t)(i * b->row_logical);
-        vec start = NAME(place)(at, key);
-        for (int64_t j = 0; j < b->runs; j++, from += b->run_source, at += (uint64_t)b->run_logical) {
-            vec place = start;
-            for (int64_t k = 0; k < vectors; k += VBYTES) {
-                sum = add64(sum, NAME(term)(vload(from + k), place, second));
-                place = add64(place, splat64(VBYTES / 8));
-            }
-            start = add64(start, step);
-            if (vectors < b->run)
-                rest += hash_units(from + vectors, b->run - vectors, at + (uint64_t)vectors, key);
-        }
-    }
-    return rest + sum64(sum);
-}
-
-#ifdef halves
-#define TWO(b) ((b)->run == VBYTES / 2 && (b)->run_destination == VBYTES / 2 && (b)->runs % 2 == 0 ? 2 : 1)
-#define PAIR(p, q) halves(p, q)
-/* The second half of the lanes belongs to the next run. */
-#define PAIR_PLACES(start, b) add64(start, upper64((uint64_t)(b)->run_logical / 8 - VBYTES / 16))
-#else
-#define TWO(b) 1
-#define PAIR(p, q) vload(p)
-#define PAIR_PLACES(start, b) (start)
-#endif
-
-/* ---- both at once: the digest's arithmetic runs while the stores wait for memory ---- */
-
-/* Runs of half a vector (two = 2), of one, or of whole lines; `run` is the block's, known where it is called. */
-TARGET static inline __attribute__((always_inline)) uint64_t
-NAME(fused)(const Block *b, const uint8_t *source, uint8_t *destination, uint64_t logical, const Key *key, Ahead ahead,
-            const int two, const int64_t run)
-{
-    const vec second = splat64(key->second), step = splat64((uint64_t)(two * b->run_logical) / 8);
-    const int32_t *lines = ahead.lines;
-    vec sum = splat64(0);
-    int64_t written = 0;
-    for (int64_t i = 0; i < b->rows; i++) {
-        const uint8_t *from = source + i * b->row_source;
-        uint8_t *to = destination + i * b->row_destination;
-        vec start = NAME(place)(logical + (uint64_t)(i * b->row_logical), key);
-        if (two == 2)
-            start = PAIR_PLACES(start, b);
-        for (int64_t j = 0; j < b->runs; j += two, from += two * b->run_source, to += two * b->run_destination) {
-            vec place = start;
-            for (int64_t k = 0; k < two * run; k += VBYTES, written += VBYTES) {
-                if (lines && written % LINE == 0)
-                    PREFETCH(ahead.base + *lines++);
-                const vec units = two == 2 ? PAIR(from, from + b->run_source) : vload(from + k);
-                vstream(to + k, units);
-                sum = add64(sum, NAME(term)(units, place, second));
-                place = add64(place, splat64(VBYTES / 8));
-            }
-            start = add64(start, step);
-        }
-    }
-    return sum64(sum);
+    return HASH_VECTORS(b, source, NULL, logical, key, none, 0);
 }
 
 TARGET static uint64_t NAME(copy_and_hash)(const Block *b, const uint8_t *source, uint8_t *destination,
                                            uint64_t logical, const Key *key, Ahead ahead, int stream)
 {
-    const int two = TWO(b), one = b->run == VBYTES && b->run_destination == VBYTES;
-    const uint64_t steps = (uint64_t)b->row_destination | (uint64_t)(two * b->run_destination);
+#ifdef lo16
+    if (transposes(b))
+        return NAME(copy_transposed)(b, source, destination, logical, key, &ahead, stream);
+#endif
+    const int64_t pieces = b->run < VBYTES ? VBYTES / b->run : 1;
+    const uint64_t steps = (uint64_t)b->row_destination | (uint64_t)(pieces * b->run_destination);
     const int aligned = ((uintptr_t)destination | steps) % VBYTES == 0;
-    if (stream && key->unit == 8 && aligned) {
-        if (two == 2)
-            return NAME(fused)(b, source, destination, logical, key, ahead, 2, VBYTES / 2);
-        if (one)
-            return NAME(fused)(b, source, destination, logical, key, ahead, 1, VBYTES);
-        if (b->run % LINE == 0)
-            return NAME(fused)(b, source, destination, logical, key, ahead, 1, b->run);
+    if (stream && key->unit == 8 && aligned && (b->run_destination == b->run || pieces == 1)) {
+        switch (b->run) {
+#if VBYTES > 8
+        case 8: return NAME(hash_runs_8)(b, source, destination, logical, key, ahead, 1);
+#endif
+#if VBYTES > 16
+        case 16: return NAME(hash_runs_16)(b, source, destination, logical, key, ahead, 1);
+#endif
+#if VBYTES > 32
+        case 32: return NAME(hash_runs_32)(b, source, destination, logical, key, ahead, 1);
+#endif
+        default: break;
+        }
+        if (b->run == VBYTES || b->run % LINE == 0)
+            return HASH_VECTORS(b, source, destination, logical, key, ahead, 1);
     }
     NAME(copy)(b, source, destination, ahead, stream);
     return NAME(hash)(b, source, logical, key);
@@ -400,9 +486,7 @@ static const Path NAME(path) = {
 #undef gather8
 #undef gather16
 #undef gather32
-#undef half
-#undef hload
-#undef hstore
+#undef scatter16
 #undef lo8
 #undef hi8
 #undef lo16
@@ -412,15 +496,7 @@ static const Path NAME(path) = {
 #undef lo64
 #undef hi64
 #undef NARROW
-#undef TWO
-#undef PAIR
-#undef PAIR_PLACES
-#undef halves
-#undef upper64
-#undef widen1
-#undef widen2
-#undef widen4
-#undef ramp64
+#undef HASH_VECTORS
 #undef add64
 #undef add32
 #undef xor_
@@ -428,7 +504,6 @@ static const Path NAME(path) = {
 #undef high32
 #undef swap32
 #undef splat64
-#undef iota
 #undef sum64
 #undef PREFETCH
 #undef FENCE

@@ -12,6 +12,15 @@ typedef struct {
 
 static int stepless(const Loop *loop) { return !loop->source_step && !loop->destination_step; }
 
+/* Whether a loop is one of the block's, as `start_walk` takes them. */
+static int in_block(const Program *p, int loop)
+{
+    for (int i = loop; i < (int)p->loops; i++)
+        if (!stepless(&p->loop[i]))
+            return 0;
+    return loop >= p->loops - 2;
+}
+
 /* Split a program into a block (at most its two inner loops) and the walk round it. */
 static void start_walk(Walk *walk, Block *block, const Program *p, const Side *source, const Side *destination)
 {
@@ -145,7 +154,8 @@ static int group_lines(const Walk *walk, const Block *block, int joined, int32_t
 static uint64_t copy_and_hash(const Path *path, const Block *block, const uint8_t *from, uint8_t *to, uint64_t logical,
                               const Key *key, Ahead ahead, int stream)
 {
-    if (block->rows * block->runs * block->run <= NEAR_BYTES)
+    Joined joined;
+    if (block->rows * block->runs * block->run <= NEAR_BYTES || joins(block, key, &joined))
         return path->copy_and_hash(block, from, to, logical, key, ahead, stream);
     const int64_t most = block->run < NEAR_BYTES ? NEAR_BYTES / block->run : 1;
     uint64_t sum = 0;

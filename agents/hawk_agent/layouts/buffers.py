@@ -43,6 +43,25 @@ def refuse_overlap(source: Bytes, destination: Bytes) -> None:
         raise LayoutError("destination: it overlaps the source in memory; translate into a buffer of its own")
 
 
+def refuse_misaligned(layout: Layout, **sides: Bytes) -> None:
+    """Refuse memory whose elements don't begin where their type may: whoever reads them as such would fault.
+
+    Vectors are another matter: the kernel takes any address, and slower ways to those it must.
+
+    Args:
+        layout: of the pair, which has one element type.
+        sides: the memory by its name.
+    """
+    width = layout.itemsize
+    past = {name: int(side.__array_interface__["data"][0]) % width for name, side in sides.items()}
+    if any(past.values()):
+        where = " and ".join(f"{name} begins {over} bytes past one" for name, over in past.items())
+        raise LayoutError(
+            f"alignment: elements of {layout.dtype} stand at multiples of {width} bytes, but {where}; "
+            f"give memory that begins at a multiple of {width}, such as a view of whole elements"
+        )
+
+
 def as_table(name: str, layout: Layout, blocks: Blocks, *, unique: bool) -> Table:
     """A private copy of a block table, checked against the pool and the window of its layout.
 

@@ -35,9 +35,12 @@ def mismatches(source: Layout, destination: Layout) -> list[Mismatch]:
     return [found for check in _CHECKS for found in check(source, destination)]
 
 
-def require(source: Layout, destination: Layout) -> None:
-    """Raise one `LayoutError` that names every mismatch of the pair."""
-    if found := mismatches(source, destination):
+def require(source: Layout, destination: Layout, *, padding: bool = True) -> None:
+    """Raise one `LayoutError` that names every mismatch of the pair, and padding where it isn't allowed."""
+    found = mismatches(source, destination)
+    if not padding:
+        found += _padding(source, destination)
+    if found:
         raise LayoutError(" | ".join(map(str, found)))
 
 
@@ -73,6 +76,18 @@ def _groups(source: Layout, destination: Layout) -> Iterator[Mismatch]:
                 f"groups of {_products(left)}",
                 f"groups of {_products(right)}",
                 "choose block and tile sizes of which one is a multiple of the other",
+            )
+
+
+def _padding(source: Layout, destination: Layout) -> Iterator[Mismatch]:
+    for axis, left, right in zip(AXES, source.extents, destination.extents, strict=True):
+        padded = destination.padded_stop(axis) - right.start
+        if padded != right.count:
+            yield Mismatch(
+                f"{axis} ({MEANING[axis]})",
+                f"{left.count}",
+                f"room for {padded} in groups of {_products(groups(destination, axis))}",
+                "allow padding, or choose sizes that divide it",
             )
 
 

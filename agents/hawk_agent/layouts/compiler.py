@@ -17,7 +17,7 @@ from hawk_agent.layouts.notation import AXES
 from hawk_agent.layouts.refine import Piece, cuts, refine
 
 WORD = 8
-"""Bytes of the largest unit that the digest hashes."""
+"""Bytes of the digest's unit, where no cut is finer."""
 
 
 class Radix:
@@ -62,6 +62,7 @@ class Sides:
         for axis in reversed(AXES):
             self.logical[axis] = stride
             stride *= destination.extent(axis).size
+            stride += -stride % WORD  # each token's features are whole words
         table = destination.table
         self.page = table.stride * destination.itemsize if table else 0
         self.starts = {axis: (source.extent(axis).start, destination.extent(axis).start) for axis in AXES}
@@ -134,19 +135,26 @@ def _shift(piece: Piece, by: int) -> Piece:
 
 
 def unit(source: Layout, destination: Layout) -> int:
-    """Bytes of the digest's unit: the largest power of two up to a word that no side ever splits.
+    """Bytes of the digest's unit: a word, or the largest power of two of it that no program begins inside.
 
-    It depends on the feature axis alone, so that windows of layers, heads or tokens of one pair
+    A side's finest cut may fall inside words: then their pieces stand along one loop, and the digest joins
+    them. It depends on the feature axis alone, so that windows of layers, heads or tokens of one pair
     hash the same units and their digests add up.
     """
-    finest = [
-        next((digit for digit in side.levels("d") if digit.size > 1), None) for side in (source, destination)
-    ]
-    if any(digit and digit.stride != 1 for digit in finest):
-        return gcd(WORD, destination.itemsize)
-    whole = 0
-    for extent in (source.extent("d"), destination.extent("d")):
-        whole = gcd(whole, extent.size, extent.start, extent.stop)
-    for cut in cuts("d", groups(source, "d"), groups(destination, "d")):
-        whole = gcd(whole, cut.every)
-    return gcd(WORD, whole * destination.itemsize)
+    extents = (source.extent("d"), destination.extent("d"))
+    carries = [cut.every for cut in cuts("d", groups(source, "d"), groups(destination, "d"))]
+    bounds = [extent.start for extent in extents]
+    bounds += [extent.stop for extent in extents if extent.stop != extent.size]
+    if not all(map(_contiguous, (source, destination))):
+        carries.insert(0, 1)
+    paged = any(side.table is not None and side.table.axis == "d" for side in (source, destination))
+    if carries and not paged and WORD % (carries[0] * destination.itemsize) == 0:
+        finest = carries.pop(0)
+        bounds += [extent.size // finest * finest for extent in extents if extent.size % finest]
+    return gcd(WORD, gcd(*bounds, *carries) * destination.itemsize)
+
+
+def _contiguous(side: Layout) -> bool:
+    """Whether neighbouring features are neighbours in memory."""
+    finest = next((digit for digit in side.levels("d") if digit.size > 1), None)
+    return finest is None or finest.stride == 1

@@ -155,11 +155,11 @@ def _prefix(digits: list[tuple[int, int]], index: int, count: int) -> int:
 
 
 def _order(destination: Layout) -> list[int]:
-    """Bytes between neighbours along each axis in logical order: the destination's, row-major."""
+    """Bytes between neighbours along each axis in logical order: the destination's, rows of whole words."""
     strides, stride = [], destination.itemsize
     for extent in reversed(destination.extents):
         strides.append(stride)
-        stride *= extent.size
+        stride = -(-stride * extent.size // 8) * 8
     return strides[::-1]
 
 

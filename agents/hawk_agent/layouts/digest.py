@@ -1,7 +1,8 @@
 """The digest: a sum that no translation changes and every slip does.
 
-Bytes are taken in units (8 bytes, or fewer where a run is shorter), and each unit counts by its
-place in *logical* order. The digest is the sum over all units, modulo 2**64, of
+Each token's features are taken in units (words of 8 bytes, the last filled up with zeros; smaller
+where a pair cuts words in a way that nothing joins, see `compiler.unit`), and each unit counts by
+its place in *logical* order. The digest is the sum over all units, modulo 2**64, of
 
     (low(m) + low(k)) · (high(m) + high(k))        low, high: the 32-bit halves; the sums modulo 2**32
 

@@ -199,12 +199,21 @@ def stripes(program: Program) -> tuple[Program, ...]:
 
 def _stripe(program: Program) -> Program:
     *outer, inner = program.loops or (Loop(1, 0, 0, 0),)
-    most = max(1, _STRIPE // program.run)
-    if inner.count > most and not inner.source_step and not inner.destination_step:
-        fine = next(n for n in range(most, 0, -1) if inner.count % n == 0)
-        outer.append(Loop(inner.count // fine, *(step * fine for step in inner.steps)))
-        inner = replace(inner, count=fine)
-    block = inner.count * (outer[-1].count if outer else 1)
+    if not _steps(inner):
+        *coarse, inner = _cut(inner, _STRIPE // program.run, even=max(1, 8 // program.run))
+        outer += coarse
+    if outer and not _steps(outer[-1]) and not _steps(inner):
+        outer[-1:] = _cut(outer[-1], _STRIPE // (program.run * inner.count))
+    return replace(program, loops=(*outer, inner))
+
+
+def _steps(loop: Loop) -> bool:
+    return bool(loop.source_step or loop.destination_step)
+
+
+def _cut(loop: Loop, most: int, even: int = 1) -> list[Loop]:
+    """A loop in equal turns (at most `most`, a multiple of `even`, or whole): the loop of turns, the turn."""
+    fit = (n for n in range(min(max(most, 1), loop.count), 0, -1) if loop.count % n == 0 and n % even == 0)
+    fine = next(fit, loop.count)
     # A loop of one turn keeps the loops outside it out of the block, which is the inner two.
-    inside = (inner,) if block * program.run <= _STRIPE else (inner, Loop(1, 0, 0, 0))
-    return replace(program, loops=(*outer, *inside))
+    return [Loop(loop.count // fine, *(step * fine for step in loop.steps)), replace(loop, count=fine)]

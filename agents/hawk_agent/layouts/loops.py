@@ -131,3 +131,19 @@ def advance(program: Program, loop: Loop, steps: int) -> Program:
         source_entry=program.source_entry + steps * loop.source_step,
         destination_entry=program.destination_entry + steps * loop.destination_step,
     )
+
+
+def by_words(program: Program, unit: int) -> Program:
+    """The same moves with the loop that joins a unit's pieces innermost, if runs are shorter than one.
+
+    Next to it comes the loop that steps least on either side, so that a block of the two touches whole lines.
+    """
+    joining = next((loop for loop in program.loops if loop.logical == program.run < unit), None)
+    if joining is None:
+        return program
+    others = [loop for loop in program.loops if loop is not joining]
+    flat = [loop for loop in others if not loop.source_step and not loop.destination_step]
+    if flat:
+        beside = min(flat, key=lambda loop: min(loop.source, loop.destination))
+        others = [*(loop for loop in others if loop is not beside), beside]
+    return replace(program, loops=(*others, joining))

@@ -157,18 +157,23 @@ class Nest:
 
 
 @lru_cache(maxsize=4096)
-def compile_nest(source: Layout, destination: Layout) -> Nest:
+def compile_nest(source: Layout, destination: Layout, *, padding: bool = True) -> Nest:
     """Compile a translation, or return the one compiled before.
 
     The time taken depends on the digits of both layouts and never on their sizes. Coverage is proved
     before the nest is returned.
+
+    Args:
+        source: the layout read.
+        destination: the layout written.
+        padding: whether the destination's last tiles and pages may have cells that belong to no element.
 
     Raises:
         LayoutError: the two can't be translated; the message names every field that differs, with
             both values and the remedy.
         CoverageError: the compiler made a plan that isn't right (a defect): it is refused.
     """
-    require(source, destination)
+    require(source, destination, padding=padding)
     sides = Sides(source, destination)
     plan = [sides.box(box) for box in boxes(source, destination)]
     moves = tuple(coalesce(box, logical=False) for box in plan)

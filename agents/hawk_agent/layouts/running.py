@@ -9,14 +9,23 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hawk_agent.layouts import engines, stream
-from hawk_agent.layouts.buffers import Blocks, Table, as_bytes, as_table, refuse_overlap
+from hawk_agent.layouts.buffers import (
+    Blocks,
+    Bytes,
+    Table,
+    as_bytes,
+    as_table,
+    refuse_misaligned,
+    refuse_overlap,
+)
 from hawk_agent.layouts.errors import LayoutError
-from hawk_agent.layouts.loops import shorten
+from hawk_agent.layouts.loops import by_words, shorten
 from hawk_agent.layouts.schedule import STRETCH, schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hawk_agent.layouts.loops import Program
     from hawk_agent.layouts.nest import Nest
 
 _NAMES = (("source", "source_blocks"), ("destination", "destination_blocks"))
@@ -38,7 +47,7 @@ class Running:
     def _hashed_walk(self) -> engines.Plan:
         """The units in the order in which they are run when a digest is taken on the way."""
         pieces = [piece for program in self._nest.units for piece in shorten(program, STRETCH)]
-        return engines.prepare(schedule(pieces, self._nest.pages))
+        return engines.prepare(schedule(pieces, self._nest.pages, unit=self._nest.unit))
 
     @cached_property
     def _stream(self) -> engines.Plan:
@@ -50,11 +59,16 @@ class Running:
 
     @cached_property
     def _whole(self) -> engines.Plan:
-        return engines.prepare(self._nest.units)
+        return engines.prepare(self._hashed)
 
     @cached_property
     def _striped(self) -> engines.Plan:
-        return engines.prepare(piece for program in self._nest.units for piece in engines.stripes(program))
+        return engines.prepare(piece for program in self._hashed for piece in engines.stripes(program))
+
+    @cached_property
+    def _hashed(self) -> tuple[Program, ...]:
+        """The units in the order in which they are hashed alone."""
+        return tuple(by_words(program, self._nest.unit) for program in self._nest.units)
 
     @cached_property
     def _padding(self) -> engines.Plan:
@@ -71,6 +85,7 @@ class Running:
         """See `Nest.run`."""
         read = as_bytes("source", source, self._sides[0].nbytes, writable=False)
         write = as_bytes("destination", destination, self._sides[1].nbytes, writable=True)
+        refuse_misaligned(self._sides[0], source=read, destination=write)
         refuse_overlap(read, write)
         tables = (self._table(0, source_blocks), self._table(1, destination_blocks))
         plan = self._walk if key is None else self._hashed_walk
@@ -81,12 +96,12 @@ class Running:
 
     def zero_padding(self, destination: object, blocks: Blocks) -> None:
         """See `Nest.zero_padding`."""
-        write = as_bytes("destination", destination, self._sides[1].nbytes, writable=True)
+        write = self._memory(1, destination)
         engines.fill(self._padding, write, self._table(1, blocks), self._nest.pages[1])
 
     def digest(self, buffer: object, blocks: Blocks, key: int, sample: int, *, side: int) -> int:
         """See `Nest.digest_source` (side 0) and `Nest.digest_destination` (side 1)."""
-        read = as_bytes(_NAMES[side][0], buffer, self._sides[side].nbytes, writable=False)
+        read = self._memory(side, buffer, writable=False)
         table = self._table(side, blocks)
         if sample < 1:
             raise LayoutError(f"sample: {sample}; give 1 for everything, or n for one stripe in n")
@@ -98,14 +113,14 @@ class Running:
 
     def pack(self, source: object, out: object, start: int, stop: int, blocks: Blocks) -> None:
         """See `Nest.pack`."""
-        read = as_bytes("source", source, self._sides[0].nbytes, writable=False)
+        read = self._memory(0, source)
         stream.pack(self._nest, self._stream, read, self._table(0, blocks), out, start=start, stop=stop)
 
     def unpacker(
         self, destination: object, blocks: Blocks, *, source_order: bool
     ) -> Callable[[object, int, int], None]:
         """See `Nest.unpacker`."""
-        write = as_bytes("destination", destination, self._sides[1].nbytes, writable=True)
+        write = self._memory(1, destination)
         table = self._table(1, blocks)
         plan = self._source_stream if source_order else self._stream
 
@@ -113,6 +128,13 @@ class Running:
             stream.unpack(self._nest, plan, data, write, table, start=start, stop=stop)
 
         return place
+
+    def _memory(self, side: int, buffer: object, *, writable: bool | None = None) -> Bytes:
+        """One side's memory, checked where the other isn't at hand; a destination is written unless told."""
+        name, layout = _NAMES[side][0], self._sides[side]
+        memory = as_bytes(name, buffer, layout.nbytes, writable=bool(side) if writable is None else writable)
+        refuse_misaligned(layout, **{name: memory})
+        return memory
 
     def _table(self, side: int, blocks: Blocks) -> Table:
         return as_table(_NAMES[side][1], self._sides[side], blocks, unique=side == 1)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from hawk_agent.layouts.loops import Loop, Program, advance
+from hawk_agent.layouts.loops import Loop, Program, advance, by_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,14 +30,23 @@ STRETCH = 4096
 """Bytes written in one go from which a page of memory is worth the visit."""
 
 
-def schedule(programs: Iterable[Program], pages: tuple[int, int]) -> tuple[Program, ...]:
+def schedule(programs: Iterable[Program], pages: tuple[int, int], *, unit: int = 1) -> tuple[Program, ...]:
     """The same moves in another order; a few programs more where a cut leaves a rest.
 
     Args:
         programs: their loops in the order of the destination's steps.
         pages: bytes of one page at the source and at the destination, 0 without a block table.
+        unit: bytes that are hashed together on the way: the loop that joins them stays in the block.
     """
-    return tuple(done for program in programs for done in _schedule(program, pages))
+    walks = (done for program in programs for done in _schedule(program, pages))
+    return tuple(walk if _joined(walk, unit) else by_words(walk, unit) for walk in walks)
+
+
+def _joined(program: Program, unit: int) -> bool:
+    """Whether no loop outside the block joins pieces of a unit."""
+    inside = next((k for k, loop in enumerate(reversed(program.loops[-2:])) if _steps(loop)), 2)
+    outside = program.loops[: max(0, len(program.loops) - inside)]
+    return program.run >= unit or all(loop.logical != program.run for loop in outside)
 
 
 def _schedule(program: Program, pages: tuple[int, int]) -> list[Program]:

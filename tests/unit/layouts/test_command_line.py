@@ -8,6 +8,7 @@ import pytest
 from hawk_operator.cli.app import main
 
 TILES = ["--from", "b h s d", "--to", "b h s1 d1 s0 d0", "--sizes", "b=1,h=8,s=37,d=128,s0=16,d0=16"]
+PAGES = ["--from", "h s d", "--to", "pages-hnd", "--sizes", "h=8,s=37,d=128"]
 
 
 def hawk(capsys, *words) -> tuple[int, str, str]:
@@ -63,6 +64,13 @@ def test_convert_into_pages_of_a_pool(capsys, tmp_path, rows):
     ("words", "message"),
     [
         (["--from", "b h q d", *TILES[2:]], "error: --from: notation: unknown axis 'q'"),
+        (["--from", "b h s s d", *TILES[2:]], "error: --from: notation: 's' stands twice"),
+        ([*TILES[:5], TILES[5].replace("s=37", f"s={2**60}")], "check them for a slip"),
+        ([*TILES, "--to-sizes", "h=4"], "h (head): the source has 8 of 8, the destination 4 of 4"),
+        ([*TILES, "--no-padding"], "the source has 37, the destination room for 48 in groups of 16"),
+        ([*PAGES, "--to-blocks", "9,0,1"], "error: --to-blocks: block 9 is outside the pool of 3"),
+        ([*PAGES, "--to-blocks", "0"], "error: --to-blocks: 1 entries, but 3 are needed"),
+        ([*PAGES, "--to-blocks", "0,1,1"], "error: --to-blocks: a block stands twice"),
         ([*TILES[:4], "--sizes", "h=8,s=37,d=128"], "error: --to: sizes.s0: missing"),
         ([*TILES[:4], "--sizes", "h=8,s=37,s=38"], "error: --sizes: can't read 's=38'"),
         ([*TILES[:4], "--sizes", "h=eight"], "error: --sizes: can't read 'h=eight'"),

@@ -9,7 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_agent.layouts import Layout, compile_nest, engines
+from hawk_agent.layouts.digest import schedule
 
+from .oracle import AXES, Side, grid
+from .strategies import DTYPES, layout, pairs
 from .test_translation import engine as forced
 
 SIZES = {"l": 4, "c": 2, "h": 4, "s": 96, "d": 64}
@@ -133,3 +136,100 @@ def test_a_sample_finds_its_share_of_single_faults(sent, sample):
         found += read != nest.digest_destination(out, key, blocks=TABLE, sample=sample)
 
     assert 0.5 * len(keys) / sample < found < 2 * len(keys) / sample
+
+
+def defined(side: Side, data: np.ndarray, totals: dict[str, int], key: int) -> int:
+    """The digest word by word, as its definition says, in Python's own numbers."""
+    first, second = schedule(key)
+    low, whole = 2**32 - 1, 2**64 - 1
+    width = data.dtype.itemsize
+    rows = data[grid(side, {a: range(totals[a]) for a in AXES})].reshape(-1, totals["d"])
+    words = -(-totals["d"] * width // 8)
+    total = 0
+    for row, features in enumerate(rows):
+        padded = features.tobytes().ljust(8 * words, b"\0")
+        for k in range(words):
+            x = (row * words + k + first) & whole
+            x = ((x & low) * 0x9E3779B1 + (x << 32 | x >> 32)) & whole ^ second
+            x = ((x & low) * 0x85EBCA77 + (x << 32 | x >> 32)) & whole
+            m = int.from_bytes(padded[8 * k : 8 * k + 8], "little")
+            total += ((m + x) & low) * (((m >> 32) + (x >> 32)) & low)
+    return total & whole
+
+
+@given(pair=pairs(), dtype=st.sampled_from(sorted(DTYPES)), seed=st.integers(0, 2**32))
+def test_it_is_what_its_definition_says(pair, dtype, seed):
+    """Wherever neither side cuts words in a way that no loop joins (tiles of three features)."""
+    source = pair[0]
+    for side in pair:
+        side.windows.clear()
+    totals = {a: max(side.sizes.get(a, 1) for side in pair) for a in AXES}
+    data = np.random.default_rng(seed).integers(0, 256, source.elements() * 4, np.uint8)
+    data = data.view(DTYPES[dtype])[: source.elements()]
+    nest = compile_nest(*(layout(side, dtype) for side in pair))
+    if nest.unit == 8:
+        assert nest.digest_source(data, seed, blocks=source.table) == defined(source, data, totals, seed)
+
+
+WIDTHS = {1: "int8", 2: "float16", 4: "float32"}
+
+
+@pytest.mark.parametrize("name", engines.available())
+@pytest.mark.parametrize("features", [64, 57])
+@pytest.mark.parametrize(
+    ("pair", "width"),
+    [
+        *((("h s d", "h d s"), width) for width in WIDTHS),
+        (("h s d", "h d1 s d0"), 2),
+        (("h s d", "h d1 s d0"), 1),
+        (("h d s", "h d s"), 2),
+        (("[s1] h d s0", "h s d"), 2),
+        (("h s d", "h s d1 d0"), 2),
+    ],
+)
+def test_short_runs_are_hashed_in_whole_words_and_slips_in_them_found(name, features, pair, width):
+    """Transposed keys, and the pairs of features that dot-product instructions want: runs of 1 to 8 bytes."""
+    sizes = {"h": 2, "s": 96, "d": features}
+    tiles = {"s0": 16, "d0": 2 if width < 4 else 1}
+    sides = [
+        Layout.parse(text, sizes | {k: v for k, v in tiles.items() if k in text}, WIDTHS[width])
+        for text in pair
+    ]
+    nest = compile_nest(*sides)
+    blocks = list(range(6)) if sides[0].table else None
+    data = np.random.default_rng(5).integers(0, 256, sides[0].nbytes, np.uint8)
+    out = np.zeros(sides[1].nbytes, np.uint8)
+    for stream in (False, True):
+        with forced(name, stream):
+            read = nest.run(data, out, source_blocks=blocks, key=9)
+
+            assert nest.unit == 8
+            assert nest.digest_source(data, 9, blocks=blocks) == read
+            assert nest.digest_destination(out, 9) == read
+            samples = {
+                nest.digest_source(data, 9, blocks=blocks, sample=3),
+                nest.digest_destination(out, 9, sample=3),
+            }
+            assert len(samples) == 1
+            for spoil in (_flip, _swap_heads, _stale, _drop):
+                spoilt = out.copy()
+                spoil(spoilt)
+
+                assert nest.digest_destination(spoilt, 9) != read, spoil.__name__
+
+
+def _flip(memory: np.ndarray) -> None:
+    memory[1234] ^= 16
+
+
+def _swap_heads(memory: np.ndarray) -> None:
+    heads = memory.reshape(2, -1)
+    heads[:] = heads[::-1].copy()
+
+
+def _stale(memory: np.ndarray) -> None:
+    memory[512:768] = np.random.default_rng(8).integers(0, 256, 256)
+
+
+def _drop(memory: np.ndarray) -> None:
+    memory[memory.size // 2 :] = 0

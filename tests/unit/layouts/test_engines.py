@@ -1,5 +1,6 @@
 """Every engine and every width of run gives the same bytes, whatever the alignment."""
 
+import os
 import subprocess
 import sys
 
@@ -94,6 +95,11 @@ def test_an_engine_that_is_not_here_is_refused_by_name(monkeypatch):
 
 def test_numpy_is_always_available():
     assert "numpy" in engines.available()
+
+
+def test_the_engines_are_those_that_were_asked_for():
+    """A run under sanitizers says which engines it must have."""
+    assert " ".join(engines.available()) == os.environ.get("HAWK_EXPECTED", " ".join(engines.available()))
 
 
 def test_without_the_kernel_numpy_runs():

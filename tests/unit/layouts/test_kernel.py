@@ -73,11 +73,22 @@ def test_a_hostile_table_is_refused(table):
         copy(program((2, 0, 0, 0, 0, 1)), tables=(NONE, np.array(table)), pages=(0, 64))
 
 
-def test_a_unit_that_splits_runs_is_refused():
+@pytest.mark.parametrize(
+    ("words", "unit"),
+    [
+        (program((2, 64, 32, 12, 0, 0)), 8),  # a run begins inside a unit
+        (program(), 3),
+        (
+            program((2, 2, 2, 2, 0, 0), (2, 4, 4, 8, 0, 0), (2, 8, 8, 16, 0, 0), run=2),
+            8,
+        ),  # joined outside the block
+        (program((4, 2, 2, 2, 0, 0), (2, 8, 8, 8, 0, 1), run=2), 8),
+        (program((2, 3, 3, 3, 0, 0), run=3), 8),  # three bytes make no word
+    ],
+)
+def test_a_unit_that_the_block_does_not_hold_is_refused(words, unit):
     with pytest.raises(ValueError, match="unit"):
-        copy(program(run=12), key=(1, 2, 8))
-    with pytest.raises(ValueError, match="unit"):
-        copy(program(run=12), key=(1, 2, 3))
+        copy(words, key=(1, 2, unit), tables=(NONE, np.zeros(9, np.int64)), pages=(0, 64))
 
 
 def test_a_path_of_another_machine_is_refused():

@@ -201,6 +201,43 @@ def test_translating_in_place_is_refused(nest):
         nest.run(memory[100:], memory, destination_blocks=[0, 1])
 
 
+@pytest.mark.parametrize(("dtype", "width"), [("float16", 2), ("float32", 4)])
+@pytest.mark.parametrize("past", [(1, 0), (0, 1), (3, 1)])
+def test_memory_that_is_not_aligned_to_its_elements_is_refused(dtype, width, past):
+    nest = compile_nest(Layout.preset("row-major", SIZES, dtype), Layout.preset("tiles-16x16", SIZES, dtype))
+    read, write = (np.full(nest.source.nbytes + 8, 7, np.uint8)[k : k + nest.source.nbytes] for k in past)
+    source, destination = (k % width for k in past)
+    message = (
+        f"alignment: elements of {dtype} stand at multiples of {width} bytes, "
+        f"but source begins {source} bytes past one and destination begins {destination} bytes past one; "
+        "give memory that begins at a multiple"
+    )
+
+    with pytest.raises(LayoutError, match=message):
+        nest.run(read, write)
+    assert (write == 7).all()
+    for side, buffer, call in (
+        (0, read, nest.digest_source),
+        (1, write, nest.digest_destination),
+        (0, read, lambda buffer, _: nest.pack(buffer, bytearray(64), 0, 64)),
+        (1, write, lambda buffer, _: nest.unpack(bytes(64), buffer, 0, 64)),
+        (1, write, lambda buffer, _: nest.zero_padding(buffer)),
+    ):
+        if past[side]:
+            with pytest.raises(LayoutError, match="alignment: elements of"):
+                call(buffer, 1)
+
+
+def test_tiles_that_do_not_divide_are_refused_where_padding_is_not_allowed():
+    source = Layout.preset("row-major", {**SIZES, "s": 37})
+    target = Layout.preset("tiles-16x16", {**SIZES, "s": 37})
+    message = r"s \(token\): the source has 37, the destination room for 48 in groups of 16; allow padding"
+
+    with pytest.raises(LayoutError, match=message):
+        compile_nest(source, target, padding=False)
+    assert compile_nest(source.narrow("s", 0, 32), target.narrow("s", 0, 32), padding=False).zeros == ()
+
+
 def test_a_sample_of_nothing_is_refused(nest):
     with pytest.raises(LayoutError, match="sample: 0; give 1 for everything"):
         nest.digest_source(bytes(nest.source.nbytes), 1, sample=0)

@@ -73,8 +73,10 @@ class Prompts:
     dispersion: float = 1.0
     wait_factor: float = 1.0
     order: QueueOrder = QueueOrder.ARRIVAL
-    known: dict[bytes, list[Array]] = field(default_factory=dict, compare=False, repr=False)
+    known: dict[bytes, list[Array]] = field(default_factory=dict, init=False, compare=False, repr=False)
     """Erlang's B by servers, for loads that a search meets again and again."""
+    first: dict[tuple[str, int], Array] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """What is late on the first stage by its workers, likewise."""
 
     @cached_property
     def rate(self) -> float:
@@ -100,9 +102,17 @@ def attained(prompts: Prompts, stages: Sequence[Stage], counts: Mapping[str, int
             if not last_one:
                 offered = offered * feasible
             order = prompts.order if last_one else QueueOrder.SLACK
-            late = _late(prompts, stage, workers, offered, order)
+            late = (_late if position else _late_first)(prompts, stage, workers, offered, order)
         left = left * np.where(feasible, late, 1.0)
     return float(prompts.shares @ (1.0 - left) @ prompts.weights)
+
+
+def _late_first(prompts: Prompts, stage: Stage, workers: int, offered: Array, order: QueueOrder) -> Array:
+    """`_late` of the first stage, which is offered the same prompts whatever the others have."""
+    key = stage.name, workers
+    if key not in prompts.first:
+        prompts.first[key] = _late(prompts, stage, workers, offered, order)
+    return prompts.first[key]
 
 
 def _late(prompts: Prompts, stage: Stage, workers: int, offered: Array, order: QueueOrder) -> Array:

@@ -1,4 +1,4 @@
-"""The share of prompts in time: what a search remembers of it changes nothing, and a worker more never harms."""
+"""The share of prompts in time: what a search remembers changes nothing, and one worker more never harms."""
 
 from __future__ import annotations
 

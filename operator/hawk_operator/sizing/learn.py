@@ -40,6 +40,8 @@ come back.
 """
 _SLOWEST = 0.002
 _LEAST, _MOST = 1.0 / 16.0, 16.0
+_LEAST_BY_WAITS = 0.5
+"""A mean wait says little of the tail: without a count of late requests, waits are believed no shorter."""
 _STEP_S = 1200.0
 """Seconds in which the factor of steps goes most of its way: an engine's efficiency is no daily news."""
 _STEP_LEAST, _STEP_MOST = 0.5, 4.0
@@ -82,7 +84,10 @@ def learn(
     seen = (measured + floor) / (expected + floor) if noticed else 1.0
     pace = _PACE * _new(window, interval) if noticed else max(_SLOWEST, _FORGETTING / need.load_dispersion)
     before = math.log(corrections.get(WAIT, 1.0))
-    return {**corrections, WAIT: _bounded(before + pace * (math.log(min(max(seen, _LEAST), _MOST)) - before))}
+    return {
+        **corrections,
+        WAIT: _bounded(before + pace * (math.log(min(max(seen, _LEAST_BY_WAITS), _MOST)) - before)),
+    }
 
 
 def learn_from_late(  # noqa: PLR0917 -- as `learn`, with what the prompts meet

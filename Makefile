@@ -91,7 +91,7 @@ bench-policies: $(STAMP) ## docs/scaling.md's tables and pictures: every policy 
 	@$(BIN)/python -m hawk_operator.simulate.bench $(ARGS)
 
 .PHONY: soak-scale
-soak-scale: $(STAMP) ## 1,000 pools and 10,000 nodes under one operator; figures in out/scale.json (half an hour)
+soak-scale: $(STAMP) ## 1,000 pools and 10,000 nodes under one operator; figures in out/scale.json (a quarter of an hour)
 	@$(BIN)/python -m tests.cluster.scale $(ARGS)
 
 .PHONY: soak-transfers

@@ -22,9 +22,11 @@ def test_nothing_is_written_and_reads_do_not_grow_while_nothing_changes(
     figures = Soak(fresh_plane, processes, fleet.Size(pools=40, nodes=400)).run(idle_s=35)
 
     assert figures.idle_writes == 0
-    first, second = (sum(reads.values()) for reads in figures.idle_reads)
-    assert second <= first + 6, figures.idle_reads
-    per_pool = [what for reads in figures.idle_reads for what, n in reads.items() if n >= figures.pools]
+    first, second = (figures.idle_s * sum(reads.values()) for reads in figures.idle_reads)
+    assert second <= first + figures.one_round(), figures.idle_reads
+    per_pool = [
+        w for reads in figures.idle_reads for w, n in reads.items() if n * figures.idle_s >= figures.pools
+    ]
     assert per_pool == [], "a read a pool, though nothing changed"
-    assert figures.looks >= 2 * figures.pools, "every pool was looked at"
+    assert figures.idle_looks >= 2 * figures.pools, "every pool was looked at"
     assert figures.rss_mib < 400

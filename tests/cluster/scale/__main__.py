@@ -1,6 +1,6 @@
 """1,000 pools and 10,000 nodes under one operator on a real API server; writes out/scale.json.
 
-make soak-scale                       all of it, some twenty minutes on two cores
+make soak-scale                       all of it, a quarter of an hour on two cores
 python -m tests.cluster.scale --pools 100 --nodes 1000 --idle 60
 """
 
@@ -23,7 +23,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     options.add_argument("--pools", type=int, default=1000)
     options.add_argument("--nodes", type=int, default=10_000)
-    options.add_argument("--idle", type=float, default=180.0, help="seconds of each of two idle spells")
+    options.add_argument("--idle", type=float, default=120.0, help="seconds of each of two idle spells")
     options.add_argument("--out", type=Path, default=Path("out/scale.json"))
     chosen = options.parse_args()
     begun = time.monotonic()

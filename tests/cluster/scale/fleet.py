@@ -29,6 +29,8 @@ GROUP: Final = "hawkpool.dev/v1alpha1"
 _AT_ONCE: Final = 32
 _TRANSACTION: Final = 100
 _APPLY: Final = {"Content-Type": "application/apply-patch+yaml"}
+Call = tuple[str, str, dict[str, Any] | None]
+"""Method, path, and what to send."""
 _LEASE_SECONDS: Final = 24 * 3600
 """Agents that never die: what their renewals cost the API server is not the operator's doing."""
 
@@ -49,30 +51,41 @@ def node_name(index: int) -> str:
     return f"node-{index:05d}"
 
 
+def node_path(name: str) -> str:
+    """Where the API server has a HawkNode."""
+    return f"/apis/{GROUP}/hawknodes/{name}"
+
+
 def pool_name(index: int) -> str:
     """The name of a pool."""
     return f"pool-{index:04d}"
 
 
-def pool(index: int, interval: str) -> dict[str, Any]:
-    """A pool of two templates with one worker each."""
+def pool(index: int, interval: str, store: str) -> dict[str, Any]:
+    """A pool with traffic, which the Prometheus at `store` sees, and two templates."""
     container = {"name": "engine", "image": "example/engine:1"}
     return {
         "apiVersion": GROUP,
         "kind": "HawkPool",
         "metadata": {"name": pool_name(index), "namespace": NAMESPACE},
         "spec": {
-            "model": {"preset": "llama-3.3-70b"},
+            "model": {"preset": "mistral-7b-instruct-v0.2"},
             "scaling": {"interval": interval},
+            "traffic": {"prometheus": {"url": store}},
+            "objectives": {
+                "ttft": {"percentile": 95, "target": "500ms"},
+                "itl": {"percentile": 99, "target": "30ms"},
+            },
             "groups": [
                 {
                     "name": role.lower(),
                     "role": role,
-                    "replicas": {"min": 1, "max": 1},
+                    "acceleratorClass": device,
+                    "replicas": {"min": 1, "max": 4},
                     "template": {"spec": {"containers": [container]}},
                     **({"kvLayout": {"preset": "tiles-16x16"}} if role == "Decode" else {}),
                 }
-                for role in ("Prefill", "Decode")
+                for role, device in (("Prefill", "h100-sxm5"), ("Decode", "decode-npu"))
             ],
         },
     }
@@ -132,7 +145,7 @@ def status(size: Size, index: int, now: str) -> dict[str, Any]:
 
 
 class Writer:
-    """Writes with the rights of a kubeconfig, many at a time; any answer but success ends it."""
+    """Reads and writes with the rights of a kubeconfig, many at a time; any answer but success ends it."""
 
     def __init__(self, kubeconfig: Path) -> None:
         config = KubeConfig.from_file(kubeconfig).get()
@@ -141,36 +154,38 @@ class Writer:
         self._server = config.cluster.server.rstrip("/")
         self._tls = verify_cluster(config.cluster, config.user, config.abs_file)
 
-    def run(self, calls: Iterable[tuple[str, str, dict[str, Any]]]) -> int:
+    def run(self, calls: Iterable[Call]) -> int:
         """Send (method, path, body), in no order; gives how many there were. RuntimeError on a refusal."""
-        return asyncio.run(self._run(iter(calls)))
+        return len(asyncio.run(self._run(iter(calls))))
 
-    async def _run(self, calls: Iterator[tuple[str, str, dict[str, Any]]]) -> int:
+    def read(self, paths: Iterable[str]) -> list[Any]:
+        """The objects at some paths, in no order; those that aren't there are a RuntimeError, too."""
+        return asyncio.run(self._run(("GET", path, None) for path in paths))
+
+    async def _run(self, calls: Iterator[Call]) -> list[Any]:
         connector = aiohttp.TCPConnector(ssl=self._tls, limit=_AT_ONCE)
         async with aiohttp.ClientSession(self._server, connector=connector) as session:
-            counts = await asyncio.gather(*(self._take(session, calls) for _ in range(_AT_ONCE)))
-        return sum(counts)
+            found = await asyncio.gather(*(self._take(session, calls) for _ in range(_AT_ONCE)))
+        return [body for bodies in found for body in bodies]
 
-    async def _take(
-        self, session: aiohttp.ClientSession, calls: Iterator[tuple[str, str, dict[str, Any]]]
-    ) -> int:
-        count = 0
+    async def _take(self, session: aiohttp.ClientSession, calls: Iterator[Call]) -> list[Any]:
+        bodies = []
         for method, path, body in calls:
             headers = _APPLY if method == "PATCH" else {"Content-Type": "application/json"}
-            async with session.request(method, path, data=json.dumps(body), headers=headers) as answer:
+            content = None if body is None else json.dumps(body)
+            async with session.request(method, path, data=content, headers=headers) as answer:
                 if answer.status >= 300:
                     raise RuntimeError(f"{method} {path}: {answer.status}: {await answer.text()}")
-                await answer.read()
-            count += 1
-        return count
+                bodies.append(await answer.json())
+        return bodies
 
 
-def kubelets(count: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def kubelets(count: int) -> Iterator[Call]:
     """Nodes for which kwok plays the kubelet."""
     for index in range(count):
         node = _object("v1", "Node", node_name(index))
         node["metadata"] |= {"annotations": {FAKE_NODE_ANNOTATION: "fake"}, "labels": {"type": "fake"}}
-        resources = {"cpu": "64", "memory": "512Gi", "pods": "250"}
+        resources = {"cpu": "64", "memory": "512Gi", "pods": "250", "nvidia.com/gpu": "250"}
         yield "POST", "/api/v1/nodes", node | {"status": {"capacity": resources, "allocatable": resources}}
 
 
@@ -219,16 +234,16 @@ def _born(seed: str, second: str) -> dict[str, str]:
     return {"uid": str(uuid.uuid5(uuid.NAMESPACE_URL, seed)), "creationTimestamp": second}
 
 
-def report(index: int, body: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+def report(index: int, body: dict[str, Any]) -> Call:
     """One agent's status."""
-    path = f"/apis/{GROUP}/hawknodes/{node_name(index)}/status?fieldManager=hawk-agent&force=true"
+    path = f"{node_path(node_name(index))}/status?fieldManager=hawk-agent&force=true"
     return "PATCH", path, {**_object(GROUP, "HawkNode", node_name(index)), "status": body}
 
 
-def pools(size: Size, interval: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def pools(size: Size, interval: str, store: str) -> Iterator[Call]:
     """The pools."""
     for index in range(size.pools):
-        yield "POST", f"/apis/{GROUP}/namespaces/{NAMESPACE}/hawkpools", pool(index, interval)
+        yield "POST", f"/apis/{GROUP}/namespaces/{NAMESPACE}/hawkpools", pool(index, interval, store)
 
 
 def _object(version: str, kind: str, name: str, namespace: str = "") -> dict[str, Any]:

@@ -73,12 +73,15 @@ def base(counts: Sequence[float]) -> float:
 def steadied(
     lengths: Distribution, number: float, tokens: Sequence[float], counts: Sequence[float]
 ) -> Distribution:
-    """The lengths of `number` requests at the mean of the longer run, unless theirs clearly differs."""
+    """The lengths of `number` requests at the mean of the longer run, unless theirs clearly differs.
+
+    How much they differ by chance is itself uncertain where they are few: one request has no deviation.
+    """
     requests = sum(counts[-_USUAL_BINS:])
     if requests <= 0 or number <= 0 or lengths.mean <= 0:
         return lengths
     usual = sum(tokens[-_USUAL_BINS:]) / requests
-    noise = NOISE * lengths.deviation / math.sqrt(number)
+    noise = NOISE * (lengths.deviation + usual / math.sqrt(number)) / math.sqrt(number)
     return lengths.scaled(usual / lengths.mean) if 0 < abs(usual - lengths.mean) <= noise else lengths
 
 

@@ -10,7 +10,7 @@ import pytest
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1.enums import Fallback, Role, ScalingMode
 from hawk_operator.sizing import GroupObservation, History, Objective, plan
-from hawk_operator.traffic import Window, signals
+from hawk_operator.traffic import Window, distribution, signals
 from hawk_operator.traffic.bins import Bin
 from tests.unit.sizing.pools import AGENT, RAG, group, pool, seen, window
 
@@ -326,3 +326,23 @@ def test_a_pool_may_do_without_a_reserve_for_bursts():
 
     assert plain.prefill < keeping.prefill
     assert "kept for bursts" not in plain.message
+
+
+def test_one_long_prompt_in_a_quiet_window_is_no_new_mix():
+    """Bursts of short prompts came; now a single long one did, alone in its window."""
+    counts = ([30.0] * 9 + [600.0]) * 6
+    hour = tuple(Bin(count, count * 2000.0, count * 30.0) for count in counts)
+    usual, odd = (
+        replace(window(1 / 60, burst_bin=30.0, bins=hour), prefill=one)
+        for one in (window(1 / 60, 2000).prefill, window(1 / 60, 7000).prefill)
+    )
+    single = replace(odd, prefill=replace(odd.prefill, prompt=signals.value(distribution.of({7000.0: 1.0}))))
+    objective = Objective(0.99, 0.4)
+
+    kept, after = (
+        plan(found, pool(ttft=objective), seen(prefill=4, decode=2), History(), 0.0)
+        for found in (usual, single)
+    )
+
+    assert after.inputs["promptTokensMean"] == pytest.approx(2000.0)
+    assert after.prefill <= kept.prefill + 1

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hawk_agent.layouts.buffers import Blocks
 
 _MEASURE_MOST = 1 << 30
+_MEASURE_UNASKED = 64 << 20
 
 app = typer.Typer(
     help="Translate a KV cache between layouts, or explain the translation.", no_args_is_help=True
@@ -100,8 +101,8 @@ def explain(
         typer.Option("--prove-keys", help="Execute strided keys on a model of the card (up to 64 MiB)."),
     ] = False,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Also run the fused copy (up to 1 GiB).")
-    ] = False,
+        bool | None, typer.Option(help="Also run the fused copy (up to 1 GiB; unless told, up to 64 MiB).")
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """The nest of a translation, what a network card would be asked for, and a predicted time a strategy."""
@@ -121,7 +122,8 @@ def explain(
             fail(f"--prove-keys: a side is larger than {PROVE_MOST} bytes; give fewer layers or tokens")
         for keys in answer["keys"]:
             keys["proved_on_model"] = proved.get(keys["kind"])
-    if measure:
+    small = max(nest.source.nbytes, nest.destination.nbytes) <= _MEASURE_UNASKED
+    if measure or (measure is None and small):
         measured = _measure(nest)
         for strategy in answer["strategies"]:
             strategy["measured_ms"] = measured if strategy["name"] == "fused-copy" else None

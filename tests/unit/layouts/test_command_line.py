@@ -155,12 +155,24 @@ def test_explain_proves_keys_on_a_model(capsys):
     assert "--prove-keys: a side is larger than 67108864 bytes" in err
 
 
-def test_explain_measures_what_it_predicts(capsys):
-    code, out, _ = hawk(capsys, "explain", *TILES, "--measure", "-o", "json")
-    fused = json.loads(out)["strategies"][0]
+@pytest.mark.parametrize("asked", [(), ("--measure",)])
+def test_explain_measures_what_it_predicts(capsys, asked):
+    code, out, _ = hawk(capsys, "explain", *TILES, *asked, "-o", "json")
+    _, people, _ = hawk(capsys, "explain", *TILES, *asked)
+    fused, *others = json.loads(out)["strategies"]
 
     assert code == 0
     assert fused["measured_ms"] > 0
+    assert all(strategy["measured_ms"] is None for strategy in others)
+    assert "predicted ms  measured ms" in people
+
+
+@pytest.mark.parametrize("sizes", [(TILES[5], "--no-measure"), ("b=1,h=8,s=32768,d=128,s0=16,d0=16,l=2",)])
+def test_explain_does_not_measure_what_is_large_or_was_not_wanted(capsys, sizes):
+    notation = ["--from", "l b h s d", "--to", "l b h s1 d1 s0 d0", "--sizes", *sizes]
+    _, out, _ = hawk(capsys, "explain", *notation, "-o", "json")
+
+    assert not any("measured_ms" in strategy for strategy in json.loads(out)["strategies"])
 
 
 def test_explain_for_people_shows_the_nest(capsys):

@@ -31,7 +31,8 @@ def found(packages: tuple[str, ...], cache: Path) -> dict[str, str]:
     folder = cache / "-".join(missing)
     if not (folder / ".complete").exists():
         fetch(missing, folder)
-    places = sorted({str(library.parent) for library in folder.glob("usr/lib/**/*.so*")})
+    # Some packages still unpack into /lib, others into /usr/lib.
+    places = sorted({str(library.parent) for library in folder.glob("**/lib/**/*.so*")})
     return {"LD_LIBRARY_PATH": ":".join(places)}
 
 

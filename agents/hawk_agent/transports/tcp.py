@@ -27,6 +27,7 @@ from hawk_agent.protocol import peer_pb2
 from hawk_agent.service import sockets
 from hawk_agent.transports.base import DestinationEnd, SourceEnd, Transport, Work
 from hawk_agent.transports.calibration import Forecast, machine
+from hawk_agent.transports.reading import STALL_SECONDS, Reader
 from hawk_api import addresses
 
 if TYPE_CHECKING:
@@ -39,10 +40,8 @@ if TYPE_CHECKING:
 
 TOKEN_BYTES = 32
 CONNECT_SECONDS = 5.0
-STALL_SECONDS = 8.0
-PIECE = 512 << 10
-WARM = 128 << 10
-"""What is read before it is placed: it must not leave the second-level cache in between."""
+PIECE = 1 << 20
+"""What is sent at a time, and what is read before it is placed: it must stay in a cache in between."""
 MAX_STRANGERS = 64
 """Connections that haven't presented a token yet."""
 
@@ -139,7 +138,6 @@ class Tcp(Transport):
             client.close()
             return
         sockets.tune(client)
-        client.settimeout(STALL_SECONDS)
         arrival.set_result(client)
 
 
@@ -249,7 +247,7 @@ class _Destination(DestinationEnd):
         self._work = Work(pool)
         self._arrival = arrival
         self._forget = forget
-        self._bounce = bytearray(WARM)
+        self._bounce = bytearray(PIECE)
 
     async def receive(self, chunk: Chunk) -> int:
         try:
@@ -262,13 +260,14 @@ class _Destination(DestinationEnd):
         total = self._translation.nbytes_of(chunk)
         header = bytearray(_HEADER.size)
         try:
-            self._fill(sock, memoryview(header))
+            reader = Reader(sock, lambda: self._work.stopped)
+            reader.fill(memoryview(header))
             order, index, nbytes = _HEADER.unpack(header)
             if order not in {_PACKED, _AS_IS} or (index, nbytes) != (chunk.index, total):
                 raise TransportError(
                     f"chunk {chunk.index} of {total} bytes was due; the connection has {index} of {nbytes}"
                 )
-            self._place(sock, chunk, total, as_is=order == _AS_IS)
+            self._place(reader, chunk, total, as_is=order == _AS_IS)
         except TimeoutError as error:
             raise TransportTimeoutError(f"the sender sent no bytes for {STALL_SECONDS:g} s") from error
         except OSError as error:
@@ -277,30 +276,19 @@ class _Destination(DestinationEnd):
             ) from error
         return total
 
-    def _place(self, sock: socket.socket, chunk: Chunk, total: int, *, as_is: bool) -> None:
+    def _place(self, reader: Reader, chunk: Chunk, total: int, *, as_is: bool) -> None:
         destination = self._destination.memory
         straight = None if as_is else self._translation.contiguous(chunk)
         if straight is not None:
             with memoryview(destination) as view, view[straight : straight + total] as target:
-                self._fill(sock, target)
+                reader.fill(target)
         else:
             place = self._translation.unpacker(chunk, destination, source_order=as_is)
-            for start in range(0, total, WARM):
-                piece = memoryview(self._bounce)[: min(WARM, total - start)]
-                self._fill(sock, piece)
+            for start in range(0, total, PIECE):
+                piece = memoryview(self._bounce)[: min(PIECE, total - start)]
+                reader.fill(piece)
                 place(piece, start, start + len(piece))
         self._translation.pad(chunk, destination)
-
-    def _fill(self, sock: socket.socket, target: memoryview) -> None:
-        """Read until `target` is full. Stops at each read when the transfer was stopped."""
-        done = 0
-        while done < len(target):
-            if self._work.stopped:
-                raise TransportError("the transfer was stopped")
-            count = sock.recv_into(target[done : done + (1 << 20)])
-            if count == 0:
-                raise TransportError("the sender closed the connection before the last byte")
-            done += count
 
     async def stop(self) -> None:
         self._forget()

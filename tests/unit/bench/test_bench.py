@@ -94,6 +94,20 @@ def test_a_system_library_that_is_there_is_not_fetched(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_libraries_are_found_wherever_their_packages_put_them(monkeypatch, tmp_path):
+    monkeypatch.setattr(libraries, "_installed", lambda _: False)
+    for place in ("lib/x86_64-linux-gnu/libnl-3.so.200", "usr/lib/x86_64-linux-gnu/libibverbs.so.1"):
+        library = tmp_path / "libibverbs1" / place
+        library.parent.mkdir(parents=True)
+        library.touch()
+    (tmp_path / "libibverbs1" / ".complete").touch()
+
+    path = libraries.found(("libibverbs1",), tmp_path)["LD_LIBRARY_PATH"]
+
+    folders = [f"{tmp_path}/libibverbs1/{lib}/x86_64-linux-gnu" for lib in ("lib", "usr/lib")]
+    assert path.split(":") == folders
+
+
 @pytest.mark.slow
 def test_a_system_library_that_nobody_has_is_an_error_that_says_so(tmp_path):
     with pytest.raises(BenchError, match=r"apt-get: .*are its lists there"):

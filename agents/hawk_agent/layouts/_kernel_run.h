@@ -73,35 +73,11 @@ static inline int next_block(Walk *w)
     return 0;
 }
 
-/* ---- fetching ahead: the lines of the next group of blocks, one for each line written ---- */
+/* ---- fetching ahead: the lines of the next block, one for each line written ---- */
 
 #define LINES_MOST 1024
 #define DISTANCE 8192 /* bytes: nearer comes too late, farther has left the nearest cache when its turn comes */
 #define FETCH_FROM (64 << 10) /* bytes: to fetch less isn't worth the list */
-#define DENSE 4096    /* bytes that are read without gaps: a page of memory, no need to join more */
-
-/* How many loops outside the block join its group: as many as make what is read dense and still small.
- * Pages of tokens interleave the heads: one head is 256 bytes here and there, all heads are the page. */
-static int group_loops(const Walk *walk, const Block *block)
-{
-    int64_t bytes = block->rows * block->runs * block->run;
-    int64_t span = (block->rows - 1) * block->row_source + (block->runs - 1) * block->run_source + block->run;
-    int joined = 0;
-    if (span <= 2 * bytes && bytes >= DENSE)
-        return 0;
-    for (int i = walk->outer - 1; i >= 0 && stepless(&walk->program->loop[i]); i--) {
-        const Loop *loop = &walk->program->loop[i];
-        if (loop->count > LINES_MOST * 64 / bytes || loop->source > INT32_MAX / loop->count)
-            break;
-        bytes *= loop->count;
-        span += (loop->count - 1) * loop->source;
-        if (span <= 2 * bytes)
-            joined = walk->outer - i;
-        if (joined && bytes >= DENSE)
-            break;
-    }
-    return joined;
-}
 
 typedef struct { int64_t count, step; } Span;
 
@@ -111,17 +87,14 @@ static int wider(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* List a group's lines relative to its start, lowest first; 0 if they are too many or too far apart. */
-static int group_lines(const Walk *walk, const Block *block, int joined, int32_t lines[LINES_MOST])
+/* List a block's lines relative to its start, lowest first; 0 if they are too many or too far apart. */
+static int block_lines(const Block *block, int32_t lines[LINES_MOST])
 {
-    Span spans[MAX_LOOPS + 2] = {{block->rows, block->row_source}, {block->runs, block->run_source}};
-    int count = 0, loops = 2;
-    for (int i = 0; i < joined; i++) {
-        const Loop *loop = &walk->program->loop[walk->outer - 1 - i];
-        spans[loops++] = (Span){loop->count, loop->source};
-    }
+    enum { LOOPS = 2 };
+    Span spans[LOOPS] = {{block->rows, block->row_source}, {block->runs, block->run_source}};
+    int count = 0;
     int64_t bytes = block->run, span = block->run;
-    for (int i = 0; i < loops; i++) {
+    for (int i = 0; i < LOOPS; i++) {
         if (bytes > LINES_MOST * 64 / spans[i].count || spans[i].step > INT32_MAX / 2 / spans[i].count)
             return 0;
         bytes *= spans[i].count;
@@ -129,14 +102,14 @@ static int group_lines(const Walk *walk, const Block *block, int joined, int32_t
     }
     if (span > INT32_MAX)
         return 0;
-    qsort(spans, (size_t)loops, sizeof *spans, wider);
-    int64_t turn[MAX_LOOPS + 2] = {0}, last = -1;
+    qsort(spans, LOOPS, sizeof *spans, wider);
+    int64_t turn[LOOPS] = {0}, last = -1;
     for (int64_t start = 0, more = 1; more;) {
         for (int64_t at = start, end = start + block->run; at < end; at = (at | 63) + 1)
             if (at >> 6 > last && count < LINES_MOST)
                 lines[count++] = (int32_t)((last = at >> 6) << 6);
         more = 0;
-        for (int i = loops - 1; i >= 0 && !more; i--) {
+        for (int i = LOOPS - 1; i >= 0 && !more; i--) {
             more = ++turn[i] < spans[i].count;
             start += more ? spans[i].step : -spans[i].step * (spans[i].count - 1);
             if (!more)
@@ -174,41 +147,27 @@ static uint64_t copy_and_hash(const Path *path, const Block *block, const uint8_
     return sum;
 }
 
-/* The walk that goes ahead of a copy, from group to group, and says what to fetch meanwhile. */
+/* The walk that goes ahead of a copy, and says what to fetch meanwhile. */
 typedef struct {
     Walk walk;
     int going;
-    int64_t blocks, here; /* in a group; the number of the block whose turn it is */
-    int64_t each;         /* lines of a block */
-    const uint8_t *base;
     int32_t lines[LINES_MOST];
 } Scout;
 
 static void start_scout(Scout *scout, const Walk *walk, const Block *block)
 {
-    const int64_t bytes = block->rows * block->runs * block->run;
-    const int joined = group_loops(walk, block);
     scout->walk = *walk;
-    scout->walk.outer -= joined;
-    scout->blocks = 1;
-    for (int i = 0; i < joined; i++)
-        scout->blocks *= walk->program->loop[walk->outer - 1 - i].count;
-    scout->here = 0;
-    scout->each = bytes / 64;
-    scout->base = NULL;
-    scout->going = scout->walk.outer && group_lines(walk, block, joined, scout->lines);
-    for (int64_t far = DISTANCE / (scout->blocks * bytes); far > 1 && scout->going; far--)
+    scout->going = walk->outer && block_lines(block, scout->lines);
+    for (int64_t far = DISTANCE / (block->rows * block->runs * block->run); far > 1 && scout->going; far--)
         scout->going = next_block(&scout->walk);
 }
 
 /* What to fetch while the next block moves. */
 static Ahead look_ahead(Scout *scout)
 {
-    if (scout->here == 0 && scout->going && (scout->going = next_block(&scout->walk)))
-        scout->base = scout->walk.source->bytes + source_at(&scout->walk);
-    const Ahead ahead = {scout->base, scout->going ? scout->lines + scout->here * scout->each : NULL};
-    scout->here = scout->here + 1 < scout->blocks ? scout->here + 1 : 0;
-    return ahead;
+    if (!scout->going || !(scout->going = next_block(&scout->walk)))
+        return (Ahead){NULL, NULL};
+    return (Ahead){scout->walk.source->bytes + source_at(&scout->walk), scout->lines};
 }
 
 /* Run a program; `cold` says that the source isn't in the caches. */
@@ -306,7 +265,7 @@ static uint64_t run_hash(const Path *path, const Program *p, uint64_t number, co
         return sum;
     }
     int32_t lines[LINES_MOST];
-    const int fetch = group_lines(&first, &block, 0, lines) ? (int)((block.rows * block.runs * block.run + 63) / 64) : 0;
+    const int fetch = block_lines(&block, lines) ? (int)((block.rows * block.runs * block.run + 63) / 64) : 0;
     const int64_t blocks = count_blocks(&first);
     for (int64_t group = 0; group < 1 + (blocks - 1) / sample->every; group++) {
         Walk walk = first;

@@ -7,6 +7,7 @@ beside it. Processor time stands beside wall time: it tells a slow case from one
 
 from __future__ import annotations
 
+import random
 import time
 from dataclasses import dataclass, field
 from statistics import median, quantiles
@@ -77,11 +78,15 @@ def local(action: Callable[[], object], *, settle: bool = False) -> Callable[[],
 
 
 def interleave(cases: Mapping[str, Callable[[], Taken]], rounds: int, *, warm_up: int = 1) -> Rounds:
-    """Run every case once a round; the first rounds only warm up."""
+    """Run every case once a round, each round in an order of its own; the first rounds only warm up.
+
+    A large shared cache remembers what ran before: no case may always follow the same one.
+    """
     found = Rounds({case: [] for case in cases})
+    orders = random.Random(rounds)  # noqa: S311 -- the same orders each time
     for number in range(warm_up + rounds):
-        for case, turn in cases.items():
-            taken = turn()
+        for case in orders.sample(list(cases), len(cases)):
+            taken = cases[case]()
             if number >= warm_up:
                 found.taken[case].append(taken)
     return found

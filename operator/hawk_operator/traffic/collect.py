@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 _WIDEN = 4
 _WIDEST = 600.0
 _OLDEST_WINDOWS = 2.0
-"""A newest sample older than this many windows is stale."""
+"""A newest sample older than this many windows is stale. Of the windows that were asked for: one that is
+widened for slow scrapes holds two of them up to this far apart, and would call a stopped scraper alive."""
 
 
 def collect(traffic: Source | TrafficSpec, groups: Sequence[GroupTarget], now: float) -> Window:
@@ -186,7 +187,7 @@ class _Reader:
 
     def _stale(self, side: str) -> str:
         ages = [parse(s.text, "age").otherwise(0.0) for s in self.answers.get(f"{side}/age", ())]
-        if ages and min(ages) > _OLDEST_WINDOWS * self.window:
+        if ages and min(ages) > _OLDEST_WINDOWS * self.source.window:
             return f"the newest sample is {min(ages):.0f} s old"
         return ""
 

@@ -16,14 +16,18 @@ from hawk_operator.cli.app import main
 compiled = pytest.mark.skipif(len(engines.available()) == 1, reason="built without a compiler")
 
 
-def test_cases_run_in_turn_and_the_warm_up_is_dropped():
-    order = []
-    cases = {name: (lambda name=name: order.append(name) or Taken(len(order), 1.0)) for name in "ab"}
+def test_each_case_runs_once_a_round_in_changing_order_and_the_warm_up_is_dropped():
+    ran = []
+    cases = {name: (lambda name=name: ran.append(name) or Taken(len(ran), 1.0)) for name in "abc"}
 
-    found = interleave(cases, rounds=2, warm_up=1)
+    found = interleave(cases, rounds=7, warm_up=1)
 
-    assert order == ["a", "b"] * 3
-    assert [turn.wall for turn in found.taken["a"]] == [3, 5]
+    rounds = [ran[at : at + 3] for at in range(0, 24, 3)]
+    assert all(sorted(order) == ["a", "b", "c"] for order in rounds)
+    assert len({tuple(order) for order in rounds}) > 1
+    assert [turn.wall for turn in found.taken["a"]] == [
+        3 * at + order.index("a") + 1 for at, order in enumerate(rounds) if at
+    ]
 
 
 def test_a_speedup_is_the_median_of_the_rounds_ratios():

@@ -125,6 +125,22 @@ def test_a_stale_sample_is_not_a_value():
     assert "200 s old" in window.lost()
 
 
+@pytest.mark.parametrize(("age", "fresh"), [("100", True), ("130", False), ("400", False)])
+def test_a_wider_window_is_for_slow_scrapes_and_not_for_a_scraper_that_stopped(age, fresh):
+    def answer(query: str) -> object:
+        wide = "[240000ms]" in query
+        alive = [series("prefill/running", "3", pod="p1"), series("prefill/samples", "2" if wide else "1")]
+        return [*alive, *load(), series("prefill/age", age)] if wide else alive
+
+    with store(answer) as url:
+        window = collect(Source(url, window=60.0), GROUPS, 1000.0)
+
+    assert window.seconds == 240.0
+    assert any("fewer than two scrapes; used 240 s" in warning for warning in window.warnings)
+    assert window.arrivals.known == fresh
+    assert fresh or f"{age} s old" in window.lost()
+
+
 def test_a_percentage_of_kv_is_read_as_one_and_said():
     window = look([*load(), series("decode/kv_usage", "43", pod="d1")])
 

@@ -23,7 +23,13 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
         signal.signal(_number, _handler)
 
 # A suite checks results, not times; and a failed example is printed to be kept as a test, not put in a file.
-hypothesis.settings.register_profile("hawk", deadline=None, print_blob=True, database=None)
+hypothesis.settings.register_profile(
+    "hawk",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    print_blob=True,
+    database=None,
+)
 hypothesis.settings.load_profile("hawk")
 
 

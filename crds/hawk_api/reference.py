@@ -40,13 +40,13 @@ def _kind(info: KindInfo, schema: Schema) -> str:
         "| field | type | default | meaning |",
         "|---|---|---|---|",
     ]
-    required = _required(schema)
+    required, defaults = _required(schema), _defaults(schema)
     rules: list[str] = []
     for path, node in walk(schema):
         if not path.startswith((".spec.", ".status.")):
             continue
         shown = f"**`{path[1:]}`**" if path in required else f"`{path[1:]}`"
-        default = f"`{_text(node['default'])}`" if "default" in node and node.get("type") != "object" else ""
+        default = "" if path not in defaults or node.get("type") == "object" else f"`{_text(defaults[path])}`"
         meaning = " ".join(str(node.get("description", "")).split()).replace("|", "\\|")
         lines.append(f"| {shown} | {_type(node)} | {default} | {meaning} |")
         if path.startswith(".spec."):
@@ -58,10 +58,28 @@ def _kind(info: KindInfo, schema: Schema) -> str:
     return "\n".join([*lines, ""])
 
 
+def _defaults(schema: Schema) -> dict[str, object]:
+    """What holds where a field is absent: its own default, or what the default of an object round it has."""
+    found: dict[str, object] = {}
+
+    def fill(path: str, value: object) -> None:
+        found[path] = value
+        if isinstance(value, dict):
+            for key, child in value.items():
+                fill(f"{path}.{key}", child)
+
+    for path, node in walk(schema):
+        if "default" in node:
+            fill(path, node["default"])
+    return found
+
+
 def _text(value: object) -> str:
     """A default as YAML writes it."""
     if isinstance(value, list):
-        return ", ".join(map(str, value))
+        return ", ".join(map(str, value)) or "[]"
+    if value == "":
+        return '""'
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

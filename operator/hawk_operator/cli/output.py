@@ -43,7 +43,8 @@ def emit(obj: Any, output: Output, table: Callable[[], RenderableType]) -> None:
         sys.stdout.write(json.dumps(_plain(obj), indent=2, allow_nan=False) + "\n")
         return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 160
-    Console(width=width, highlight=False).print(table())
+    # What users write is printed as it is: "[s1]" is no markup, ":100:" no emoji.
+    Console(width=width, highlight=False, markup=False, emoji=False).print(table())
 
 
 def fail(message: str, code: int = 2) -> NoReturn:

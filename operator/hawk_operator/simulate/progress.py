@@ -21,7 +21,7 @@ def watched(requests: int) -> Iterator[Tell | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         tasks: dict[str, TaskID] = {}
         runs: dict[str, int] = {}

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 import mmap
 import os
-import tempfile
 import time
-from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,11 +17,10 @@ from hawk_agent.layouts.engines import engine
 from hawk_agent.layouts.notation import AXES, parse
 from hawk_agent.plans import Costs, Limits, calibrate
 from hawk_operator.cli.explain import PROVE_MOST, describe, prove_keys, table
+from hawk_operator.cli.files import mapped, replacing
 from hawk_operator.cli.output import Output, OutputOption, emit, fail, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hawk_agent.layouts.buffers import Blocks
 
 _MEASURE_MOST = 1 << 30
@@ -51,7 +48,13 @@ BlocksOption = Annotated[
 @app.command()
 def convert(
     source_path: Annotated[Path, typer.Argument(metavar="IN", help="A raw file in the source's layout.")],
-    target_path: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write.")],
+    target_path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT",
+            help="The file to write; a new one is private, one that is replaced keeps its mode.",
+        ),
+    ],
     *,
     source: FromOption,
     target: ToOption,
@@ -76,11 +79,7 @@ def convert(
         answer = _convert(nest, source_path, target_path, *tables)
     except LayoutError as error:
         fail(str(error))
-    except OSError as error:
-        fail(f"{error.filename or source_path}: {error.strerror}; give a readable file and a writable place")
     emit(answer, output, lambda: rows(None, ["", ""], [(key, answer[key]) for key in answer]))
-    if not answer["verified"]:
-        fail(f"{target_path}: its digest differs from the source's; the memory or the disk is faulty", 1)
 
 
 @app.command()
@@ -183,54 +182,26 @@ def _blocks(option: str, text: str, layout: Layout) -> Blocks:
 def _convert(
     nest: Nest, source: Path, target: Path, from_blocks: Blocks, to_blocks: Blocks
 ) -> dict[str, Any]:
-    size = source.stat().st_size
-    if size != nest.source.nbytes:
-        fail(
-            f"{source}: {size} bytes, but {nest.source} takes {nest.source.nbytes}; check --sizes and --dtype"
-        )
+    path = engine()  # refused, if it is, before a file is touched
+    takes = f"but {nest.source} takes {nest.source.nbytes}; check --sizes and --dtype"
+    data = mapped(source, nest.source.nbytes, takes)
     key = int.from_bytes(os.urandom(8), "little")
-    with (
-        source.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-        _replacing(target, nest.destination.nbytes) as memory,
-    ):
+    with replacing(target, nest.destination.nbytes, source=source) as memory:
         start = time.perf_counter()
         read = nest.run(data, memory, source_blocks=from_blocks, destination_blocks=to_blocks, key=key)
         taken = time.perf_counter() - start
         written = nest.digest_destination(memory, key, blocks=to_blocks)
+        if read != written:
+            fail(f"{target}: its digest would differ from the source's; the memory or the disk is faulty", 1)
     return {
         "source_bytes": nest.source.nbytes,
         "destination_bytes": nest.destination.nbytes,
         "payload_bytes": nest.payload_nbytes,
         "padding_bytes": sum(zero.nbytes for zero in nest.zeros),
-        "engine": engine(),
+        "engine": path,
         "translate_seconds": round(taken, 6),
         "verified": read == written,
     }
-
-
-@contextmanager
-def _replacing(target: Path, size: int) -> Iterator[mmap.mmap]:
-    """A new file of zeros in memory that takes the target's place if all goes well."""
-    with tempfile.NamedTemporaryFile(
-        dir=target.parent or ".", prefix=f".{target.name}.", delete=False
-    ) as file:
-        try:
-            file.truncate(size)
-            with mmap.mmap(file.fileno(), size) as memory:
-                yield memory
-                memory.flush()
-            Path(file.name).chmod(0o666 & ~_umask())
-            Path(file.name).replace(target)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _compile_ms(nest: Nest) -> float:
@@ -245,11 +216,11 @@ def _measure(nest: Nest) -> float | None:
     if max(nest.source.nbytes, nest.destination.nbytes) > _MEASURE_MOST:
         return None
     read, write = (_blocks("", "", side) for side in (nest.source, nest.destination))
-    with mmap.mmap(-1, nest.source.nbytes) as data, mmap.mmap(-1, nest.destination.nbytes) as memory:
-        data.write(bytes(nest.source.nbytes))  # mapped pages, not the one zero page
-        taken = []
-        for _ in range(4):  # the first maps the pages
-            start = time.perf_counter()
-            nest.run(data, memory, source_blocks=read, destination_blocks=write)
-            taken.append(time.perf_counter() - start)
-        return round(min(taken) * 1e3, 3)
+    data, memory = mmap.mmap(-1, nest.source.nbytes), mmap.mmap(-1, nest.destination.nbytes)
+    data.write(bytes(nest.source.nbytes))  # mapped pages, not the one zero page
+    taken = []
+    for _ in range(4):  # the first maps the pages
+        start = time.perf_counter()
+        nest.run(data, memory, source_blocks=read, destination_blocks=write)
+        taken.append(time.perf_counter() - start)
+    return round(min(taken) * 1e3, 3)

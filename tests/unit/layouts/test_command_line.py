@@ -1,10 +1,14 @@
 """hawk layout: what scripts rely on."""
 
 import json
+import os
+import stat
 
 import numpy as np
 import pytest
 
+from hawk_agent.layouts import LayoutError, Nest
+from hawk_agent.plans import calibrate
 from hawk_operator.cli.app import main
 
 TILES = ["--from", "b h s d", "--to", "b h s1 d1 s0 d0", "--sizes", "b=1,h=8,s=37,d=128,s0=16,d0=16"]
@@ -100,7 +104,117 @@ def test_an_output_that_can_not_be_written_leaves_the_input_alone(capsys, tmp_pa
     code, _, err = hawk(capsys, "convert", *TILES, tmp_path / "in", tmp_path / "no" / "out")
 
     assert code == 2
-    assert "No such file or directory" in err
+    assert f"error: {tmp_path}/no/out: No such file or directory; give a place" in err
+
+
+def mode(path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (os.mkfifo, "out: it is a pipe; name a regular file to replace, or a new one"),
+        (os.mkdir, "out: it is a directory; name a regular file"),
+        (lambda out: out.symlink_to(out.parent), "out: it is a directory"),
+        (lambda out: out.symlink_to(out), "out: Too many levels of symbolic links"),
+        (lambda out: out.symlink_to(out.with_name("in")), "out: it is the same file as"),
+        (lambda out: out.hardlink_to(out.with_name("in")), "out: it is the same file as"),
+    ],
+)
+def test_convert_replaces_nothing_but_another_regular_file(capsys, tmp_path, rows, make, says):
+    make(tmp_path / "out")
+    before = (tmp_path / "out").lstat()
+    code, _, err = hawk(capsys, "convert", *TILES, tmp_path / "in", tmp_path / "out")
+
+    assert code == 2
+    assert says in err
+    assert (tmp_path / "out").lstat()[:3] == before[:3]
+    assert (tmp_path / "in").read_bytes() == rows.tobytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"in", "out"}
+
+
+def test_convert_refuses_to_write_what_it_reads(capsys, tmp_path, rows):
+    code, _, err = hawk(capsys, "convert", *TILES, tmp_path / "in", tmp_path / "." / "in")
+
+    assert code == 2
+    assert "in: it is the same file as" in err
+    assert (tmp_path / "in").read_bytes() == rows.tobytes()
+
+
+@pytest.mark.parametrize("kept", [0o600, 0o640, 0o444])
+def test_convert_keeps_the_mode_of_what_it_replaces(capsys, tmp_path, rows, kept):
+    (tmp_path / "out").write_bytes(b"old")
+    (tmp_path / "out").chmod(kept)
+
+    assert hawk(capsys, "convert", *TILES, tmp_path / "in", tmp_path / "out")[0] == 0
+    assert mode(tmp_path / "out") == kept
+    assert (tmp_path / "out").stat().st_size == 98_304
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_convert_writes_where_a_link_points_and_new_files_are_private(capsys, tmp_path, rows, there):
+    (tmp_path / "place").mkdir()
+    (tmp_path / "out").symlink_to("place/file")
+    if there:
+        (tmp_path / "place" / "file").touch(0o644)
+
+    assert hawk(capsys, "convert", *TILES, tmp_path / "in", tmp_path / "out")[0] == 0
+    assert (tmp_path / "out").readlink().name == "file"
+    assert [path.name for path in (tmp_path / "place").iterdir()] == ["file"]
+    assert (tmp_path / "place" / "file").stat().st_size == 98_304
+    assert there or mode(tmp_path / "place" / "file") == 0o600
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_an_input_that_is_no_regular_file_is_named(capsys, tmp_path, make):
+    make(tmp_path / "in")
+    code, _, err = hawk(capsys, "convert", *TILES, tmp_path / "in", tmp_path / "out")
+
+    assert code == 2
+    assert ("in: it is a directory" if make is os.mkdir else "in: it is a pipe") in err
+
+
+@pytest.mark.parametrize("command", ["explain", "convert"])
+def test_an_engine_that_can_not_run_is_one_error(capsys, tmp_path, rows, monkeypatch, command):
+    monkeypatch.setenv("HAWK_ENGINE", "c-mmx")
+    files = [tmp_path / "in", tmp_path / "out"] if command == "convert" else []
+    code, _, err = hawk(capsys, command, *TILES, *files)
+
+    assert code == 2
+    assert err.startswith("error: HAWK_ENGINE: 'c-mmx' can't run here; use one of ")
+    assert err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def refusing(nest, source, destination, **_):
+    """A run that fails while it holds views of both sides, as a refusal of the kernel does."""
+    views = np.frombuffer(source, np.uint8), np.frombuffer(destination, np.uint8)
+    raise LayoutError(f"engine: refused {len(views)} sides; say so")
+
+
+def test_a_refusal_amid_a_run_is_what_is_said(capsys, tmp_path, rows, monkeypatch):
+    monkeypatch.setattr(Nest, "run", refusing)
+    code, _, err = hawk(capsys, "convert", *TILES, tmp_path / "in", tmp_path / "out")
+
+    assert (code, err) == (2, "error: engine: refused 2 sides; say so\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_a_result_that_is_wrong_takes_no_place(capsys, tmp_path, rows, monkeypatch):
+    monkeypatch.setattr(Nest, "run", lambda nest, source, destination, **_: -1)
+    (tmp_path / "out").write_bytes(b"old")
+    code, _, err = hawk(capsys, "convert", *TILES, tmp_path / "in", tmp_path / "out")
+
+    assert code == 1
+    assert "out: its digest would differ from the source's" in err
+    assert (tmp_path / "out").read_bytes() == b"old"
+
+
+def test_a_calibration_that_is_refused_says_so(monkeypatch):
+    monkeypatch.setattr(Nest, "run", refusing)
+    with pytest.raises(LayoutError, match="refused 2 sides"):
+        calibrate()
 
 
 def test_explain_counts_what_a_card_would_be_asked_for(capsys):

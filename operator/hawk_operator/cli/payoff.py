@@ -18,7 +18,7 @@ from hawk_operator.payoff.aiconfigurator import rows as rows_of
 from hawk_operator.payoff.amounts import amount
 from hawk_operator.payoff.checks import InputError, whole
 from hawk_operator.payoff.draw import write
-from hawk_operator.payoff.inputs import AfdInputs, PdInputs, PipelineInputs, TdInputs
+from hawk_operator.payoff.inputs import AfdInputs, PdInputs, PipelineInputs, TdInputs, bounded
 from hawk_operator.payoff.measured import as_csv
 from hawk_operator.payoff.published import comparisons
 from hawk_operator.payoff.sweep import parse_sweeps, sweep
@@ -116,7 +116,10 @@ def _command(split: Split) -> Callable[..., None]:
         wanted = Wanted(how[0] or [], *how[1:])
         inputs = split.inputs(**given)
         _answer(
-            inputs, wanted, lambda one: split.report(geometry, one), lambda: split.chart(geometry, inputs)
+            inputs,
+            wanted,
+            lambda one: split.report(geometry, bounded(one)),
+            lambda: split.chart(geometry, inputs),
         )
 
     run.__doc__ = split.inputs.__doc__

@@ -14,7 +14,7 @@ from hawk_api.v1alpha1 import AcceleratorClass, AcceleratorClassSpec, HawkPool
 from hawk_api.validation import validate
 from hawk_operator.cli.validate import load
 from hawk_operator.payoff.assumptions import Given
-from hawk_operator.payoff.checks import InputError, positive
+from hawk_operator.payoff.checks import InputError, within
 from hawk_operator.payoff.live import given_by_status
 
 if TYPE_CHECKING:
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 __all__ = ["Subject", "assumed", "changed", "from_cluster", "from_file"]
 
 SETTABLE = {
-    "flops": "flops",
-    "memory": "memory",
-    "bandwidth": "bandwidth",
-    "power": "power",
-    "price": "price",
-    "pricePerHour": "price_per_hour",
-    "startup": "startup",
+    "flops": ("flops", 1e6, 1e21),
+    "memory": ("memory", 1e6, 1e18),
+    "bandwidth": ("bandwidth", 1e3, 1e18),
+    "power": ("power", 0.001, 1e7),
+    "price": ("price", 0.001, 1e9),
+    "pricePerHour": ("price_per_hour", 1e-6, 1e6),
+    "startup": ("startup", 0.001, 1e6),
 }
-"""Fields of a class that --set changes, by their names in the API."""
+"""Fields of a class that --set changes, by their names in the API: the attribute, and what it may be."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,8 @@ def changed(
             number: Any = duration.parse(value) if field == "startup" else parse_quantity(value)
         except ValueError as error:
             raise InputError("--set", f"{text}: {error}", "write a quantity such as 989T or 32000") from error
-        positive(f"--set {target}", float(number))
+        attribute, least, most = SETTABLE[field]
+        within(f"--set {target}", float(number), least, most)
         update = {"float16": number, "bfloat16": number} if field == "flops" else number
-        found[name] = found[name].model_copy(update={SETTABLE[field]: update})
+        found[name] = found[name].model_copy(update={attribute: update})
     return found

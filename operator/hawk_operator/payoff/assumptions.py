@@ -14,7 +14,7 @@ from hawk_operator.sizing import roofline as rates
 from . import checks, economics
 from .scenario import Efficiency, Link, Workload
 
-__all__ = ["Assumption", "Given", "Inputs", "gather"]
+__all__ = ["BOUNDS", "Assumption", "Given", "Inputs", "bounded", "gather", "option_of"]
 
 
 @dataclass(frozen=True)
@@ -102,22 +102,40 @@ class Inputs:
     assumptions: tuple[Assumption, ...]
 
 
-MAY_BE_ZERO = (
-    "dispersion",
-    "usd_per_kwh",
-    "port_usd",
-    "port_watts",
-    "chunk_overhead_seconds",
-    "registration_seconds",
-    "message_seconds",
-    "role_changes_per_hour",
-)
-SHARES = ("prefill_mfu", "decode_mbu")
+BOUNDS: dict[str, tuple[float, float]] = {
+    "requests_per_second": (1e-9, 1e6),
+    "prompt_tokens": (1, 1e7),
+    "output_tokens": (1, 1e7),
+    "dispersion": (0, 1e6),
+    "link_bytes_per_second": (125, 1.25e17),
+    "prefill_mfu": (0.001, 1),
+    "decode_mbu": (0.001, 1),
+    "years": (0.001, 100),
+    "usd_per_kwh": (0, 1e3),
+    "power_usage_effectiveness": (1, 10),
+    "port_usd": (0, 1e6),
+    "port_watts": (0, 1e4),
+    "chunk_overhead_seconds": (0, 60),
+    "registration_seconds": (0, 3600),
+    "message_seconds": (0, 60),
+    "role_changes_per_hour": (0, 3600),
+    "path_share": (1e-6, 1),
+    "rails": (1, 1024),
+}
+"""What each figure may be: wider than anything in use, narrow enough for every result to be a number."""
 OPTIONS = {
     "link_bytes_per_second": "--link-gbps",
     **{
         name: "--" + name.replace("_", "-")
-        for name in ("requests_per_second", "prompt_tokens", "output_tokens", "dispersion", *SHARES)
+        for name in (
+            "requests_per_second",
+            "prompt_tokens",
+            "output_tokens",
+            "dispersion",
+            "prefill_mfu",
+            "decode_mbu",
+            "rails",
+        )
     },
 }
 """Figures with an option of their own; the others are changed by --assume NAME=VALUE."""
@@ -132,11 +150,11 @@ def gather(given: Given, measured: Given = PLAIN, *, rails: int, chunk_layers: i
     listed: list[Assumption] = []
 
     def take(name: str) -> float:
-        default, option = DEFAULTS[name], OPTIONS.get(name, f"--assume {name}=")
+        default, option = DEFAULTS[name], option_of(name)
         for source in (given, measured):
             value: float | None = getattr(source, name)
             if value is not None:
-                _check(name, option, value)
+                bounded(name, value)
                 listed.append(Assumption(name, float(value), default.unit, source.source, option=option))
                 return float(value)
         listed.append(
@@ -152,7 +170,7 @@ def gather(given: Given, measured: Given = PLAIN, *, rails: int, chunk_layers: i
     )
     link = Link(
         bytes_per_second=take("link_bytes_per_second"),
-        rails=rails if given.rails is None else checks.whole("--rails", given.rails),
+        rails=rails if given.rails is None else checks.whole("--rails", bounded("rails", given.rails)),
         chunk_layers=chunk_layers,
         overhead_seconds=take("chunk_overhead_seconds"),
         registration_seconds=take("registration_seconds"),
@@ -174,13 +192,17 @@ def gather(given: Given, measured: Given = PLAIN, *, rails: int, chunk_layers: i
     return Inputs(workload, link, efficiency, tariff, changes, tuple(listed))
 
 
-def _check(name: str, option: str, value: float) -> None:
-    if name in SHARES:
-        checks.share(option, value)
-    if name in MAY_BE_ZERO:
-        checks.at_least(option, value)
-    else:
-        checks.positive(option, value)
+def option_of(name: str) -> str:
+    """Return how a figure is changed on the command line, the value left out."""
+    return OPTIONS.get(name, f"--assume {name}=")
+
+
+def bounded(name: str, value: float) -> float:
+    """Return a figure that is within BOUNDS, else raise InputError with its option, in the option's unit."""
+    scale = 8 / 1e9 if name == "link_bytes_per_second" else 1
+    least, most = (scale * end for end in BOUNDS[name])
+    checks.within(option_of(name).removesuffix("="), scale * value, least, most)
+    return value
 
 
 def _fixed(link: Link, efficiency: Efficiency, rails_from: str) -> list[Assumption]:

@@ -7,9 +7,13 @@ would print a verdict nobody asked for.
 
 from __future__ import annotations
 
-import math
+from decimal import Decimal
 
-__all__ = ["InputError", "MissingInputError", "at_least", "gbps", "positive", "share", "whole"]
+__all__ = ["InputError", "MissingInputError", "at_least", "gbps", "positive", "share", "whole", "within"]
+
+MOST = 1e24
+"""Beyond every rate, size, count and price there is; products of such numbers stay finite."""
+LEAST = 1 / MOST
 
 
 class InputError(ValueError):
@@ -26,34 +30,48 @@ class MissingInputError(InputError):
     """An input that is not known, as against one that is wrong: the verdict is Unknown, not False."""
 
 
-def positive(field: str, value: float) -> float:
-    """Return `value` when it is finite and above 0."""
-    if not math.isfinite(value) or value <= 0:
-        raise InputError(field, f"{value:g} is not above 0", "give a positive number")
+def within(field: str, value: float, least: float, most: float) -> float:
+    """Return `value` when it is a number from `least` to `most`."""
+    if not least <= value <= most:
+        raise InputError(
+            field, f"{_shown(value)} is out of range", f"give a number from {least:g} to {most:g}"
+        )
     return value
+
+
+def positive(field: str, value: float) -> float:
+    """Return `value` when it is above 0 and at most MOST."""
+    if not value > 0:
+        raise InputError(field, f"{_shown(value)} is not above 0", "give a positive number")
+    return within(field, value, LEAST, MOST)
 
 
 def at_least(field: str, value: float, least: float = 0.0) -> float:
-    """Return `value` when it is finite and not below `least`."""
-    if not math.isfinite(value) or value < least:
-        raise InputError(field, f"{value:g} is below {least:g}", f"give a number of {least:g} or more")
-    return value
+    """Return `value` when it is not below `least` and at most MOST."""
+    if not value >= least:
+        raise InputError(field, f"{_shown(value)} is below {least:g}", f"give a number of {least:g} or more")
+    return within(field, value, least, MOST)
 
 
 def share(field: str, value: float) -> float:
     """Return `value` when it is a share, 0 to 1."""
-    if not math.isfinite(value) or not 0 <= value <= 1:
-        raise InputError(field, f"{value:g} is not a share", "give a number from 0 to 1 (0.5 is half)")
+    if not 0 <= value <= 1:
+        raise InputError(field, f"{_shown(value)} is not a share", "give a number from 0 to 1 (0.5 is half)")
     return value
 
 
 def whole(field: str, value: float, least: int = 1) -> int:
-    """Return `value` as an int when it is a whole number not below `least`."""
-    if not math.isfinite(value) or value != int(value) or value < least:
-        raise InputError(field, f"{value:g} is not a whole number of {least} or more", "give a count")
+    """Return `value` as an int when it is a whole number, not below `least` and at most MOST."""
+    if not least <= value <= MOST or value != int(value):
+        raise InputError(field, f"{_shown(value)} is not a whole number of {least} or more", "give a count")
     return int(value)
 
 
 def gbps(field: str, value: float) -> float:
     """Return bytes a second for a link given in Gb/s (10^9 bits a second): 200 Gb/s is 25 GB/s."""
     return positive(field, value) * 1e9 / 8
+
+
+def _shown(value: float) -> str:
+    """Six digits; an int may be too large for a float."""
+    return f"{value:g}" if abs(value) <= MOST or isinstance(value, float) else f"{Decimal(value):.3e}"

@@ -4,19 +4,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
 from hawk_api.v1alpha1 import DataType
 
+from . import checks
 from .handoff import Emitter  # noqa: TC001 -- the command line reads the annotations
 
-__all__ = ["AfdInputs", "PdInputs", "PipelineInputs", "TdInputs"]
+__all__ = ["AfdInputs", "PdInputs", "PipelineInputs", "TdInputs", "bounded"]
 
 
-def _asked(default: Any, text: str) -> Any:
-    """Return a field with a default and the help of its option."""
-    return field(default=default, metadata={"help": text})
+MOST = 1e12
+"""Beyond every size, rate and time that is asked about: each result stays a number."""
+LONGEST = 1024
+"""Most candidates of a draft: each is a step of the sums."""
+
+
+def _asked(default: Any, text: str, most: float = MOST) -> Any:
+    """Return a field with a default, the help of its option, and the most that it may be."""
+    return field(default=default, metadata={"help": text, "most": most})
 
 
 LINK = "Link rate in Gb/s (of one rail)."
@@ -59,7 +66,7 @@ class AfdInputs:
 class TdInputs:
     """Draft here, verify there: messages of a round, and the round where its times are given."""
 
-    draft_tokens: int = _asked(8, "Candidates a round.")
+    draft_tokens: int = _asked(8, "Candidates a round.", LONGEST)
     feature_vectors: int = _asked(0, "Hidden vectors sent to the drafter a round.")
     link_gbps: float = _asked(200.0, LINK)
     acceptance: float | None = _asked(None, "Chance that a draft is accepted, 0 to 1.")
@@ -69,7 +76,7 @@ class TdInputs:
     verify_ms_per_draft: float = _asked(0.0, "Added to a verification a draft, ms.")
     synchronisation_ms: float = _asked(0.0, "Start-up and waiting of a round, ms.")
     draft_overlap: float = _asked(0.0, "Share of drafting under verification, 0 to 1.")
-    longest: int = _asked(8, "Longest draft that may be chosen.")
+    longest: int = _asked(8, "Longest draft that may be chosen.", LONGEST)
 
 
 @dataclass(frozen=True)
@@ -83,3 +90,15 @@ class PipelineInputs:
     link_gbps: float = _asked(400.0, LINK)
     overhead_us_per_chunk: float = _asked(0.0, "Posting and detecting one chunk, us.")
     kv_dtype: DataType = _asked(DataType.FLOAT16, KV_DTYPE)
+
+
+Inputs = TypeVar("Inputs", PdInputs, AfdInputs, TdInputs, PipelineInputs)
+
+
+def bounded(inputs: Inputs) -> Inputs:
+    """Return inputs whose every number is one, and none too large; raises InputError with the option."""
+    for one in fields(inputs):
+        value, most = getattr(inputs, one.name), one.metadata["most"]
+        if isinstance(value, int | float):
+            checks.within("--" + one.name.replace("_", "-"), value, -most, most)
+    return inputs

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hawk_api.v1alpha1 import Precision, Role
 
 from . import checks
-from .assumptions import PLAIN, Assumption, Given, Inputs, gather
+from .assumptions import PLAIN, Assumption, Given, Inputs, bounded, gather, option_of
 from .candidate import Standing
 from .measured import closest
 from .paths import WHOLE, LayoutPath, layout_path
@@ -98,10 +98,8 @@ def _path(  # noqa: PLR0917 -- all of a question
     groups: tuple[GroupSpec, GroupSpec],
 ) -> tuple[Assumption, Scenario]:
     """Return the share of the link that the layouts leave; a measured rate has it in already."""
-    option = "--assume path_share="
     if given.path_share is not None:
-        share = checks.positive(option, checks.share(option, given.path_share))
-        path = LayoutPath(share, given.source)
+        path = LayoutPath(bounded("path_share", given.path_share), given.source)
     elif given.link_bytes_per_second is None and measured.link_bytes_per_second is not None:
         path = LayoutPath(1.0, "the link's rate was measured end to end, layouts included")
     elif groups[0].name == groups[1].name:
@@ -115,7 +113,7 @@ def _path(  # noqa: PLR0917 -- all of a question
             tokens=scenario.workload.prompt_tokens,
             link_bytes_per_second=scenario.link.bytes_per_second,
         )
-    listed = Assumption("path_share", path.share, "", path.how, option=option)
+    listed = Assumption("path_share", path.share, "", path.how, option=option_of("path_share"))
     return listed, replace(scenario, path_share=path.share)
 
 

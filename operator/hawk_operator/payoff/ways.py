@@ -74,7 +74,7 @@ def latency(servers: int, scenario: Scenario, rate: float, service: float) -> fl
     if waits <= 1 - share:
         return service
     later = 1 - queue.attained(2 * service)
-    if later <= 0:
+    if not 0 < later < waits:
         return queue.latency(share)
     mean = service / log(waits / later)
     return service + mean * log(waits / (1 - share))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import fields
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from hawk_api.catalogue import shipped
+from hawk_operator.payoff.inputs import AfdInputs, PdInputs, PipelineInputs, TdInputs
 
 from .cli import answered, runner
 
@@ -199,7 +203,7 @@ def test_plotted_break_evens_are_those_of_the_report(
     ("words", "error"),
     [
         ((*PD, "--link-gbps", "0"), "--link-gbps: 0 is not above 0"),
-        ((*PD, "--link-gbps", "nan"), "--link-gbps: nan is not above 0"),
+        ((*PD, "--link-gbps", "nan"), "--link-gbps: nan is out of range"),
         ((*PD, "--hidden", "1.5"), "--hidden: 1.5 is not a share"),
         ((*PD, "--hidden", "-0.1"), "--hidden: -0.1 is not a share"),
         ((*PD, "--prompt-tokens", "0"), "--prompt-tokens: 0 is not a whole number of 1 or more"),
@@ -275,3 +279,33 @@ def test_a_class_that_is_part_of_a_rack_is_its_share(
     assert listed[name]["memory_bytes"] == pytest.approx(memory, rel=0.01)
     assert listed[name]["bandwidth_bytes_per_second"] == pytest.approx(bandwidth, rel=0.05)
     assert listed[name]["flops"]["float8"] == pytest.approx(flops, rel=0.01)
+
+
+NUMERIC = {
+    PdInputs: PD,
+    AfdInputs: AFD,
+    TdInputs: TD,
+    PipelineInputs: PIPELINE,
+}
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    asked=st.sampled_from(
+        [(words, one.name) for kind, words in NUMERIC.items() for one in fields(kind)]
+    ).filter(lambda asked: asked[1] not in {"kv_dtype", "first_token"}),
+    value=st.sampled_from(["nan", "inf", "-inf", "0", "-1", "1e300", "1e-300", f"1{'0' * 400}"])
+    | st.integers(-30, 30).map(lambda power: f"1e{power}")
+    | st.integers(0, 30).map(lambda power: str(10**power)),
+)
+def test_any_number_is_answered_or_refused(
+    capsys: pytest.CaptureFixture[str], asked: tuple[tuple[str, ...], str], value: str
+) -> None:
+    words, name = asked
+    option = "--" + name.replace("_", "-")
+    code, out, err = runner(capsys)(*words, f"{option}={value}")
+    if code == 0:
+        assert out
+        return
+    assert (code, out) == (2, "")
+    assert "rror: --" in err or "Invalid value for" in err

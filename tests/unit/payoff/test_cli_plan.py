@@ -9,8 +9,12 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from hawk_api.validation import validate
+from hawk_operator.cli.subject import SETTABLE
+from hawk_operator.payoff.assumptions import BOUNDS
 
 from .cli import answered, runner
 from .pools import CLASSES, pool
@@ -179,15 +183,18 @@ def test_one_chart_is_drawn_among_the_fast_tests(
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (("--link-gbps", "0"), "--link-gbps: 0 is not above 0"),
-        (("--requests-per-second", "-1"), "--requests-per-second: -1 is not above 0"),
-        (("--prompt-tokens", "0"), "--prompt-tokens: 0 is not above 0"),
-        (("--prefill-mfu", "1.5"), "--prefill-mfu: 1.5 is not a share"),
-        (("--rails", "0"), "--rails: 0 is not a whole number"),
+        (("--link-gbps", "0"), "--link-gbps: 0 is out of range; give a number from 1e-06 to 1e+09"),
+        (("--requests-per-second", "-1"), "--requests-per-second: -1 is out of range"),
+        (("--prompt-tokens", "0"), "--prompt-tokens: 0 is out of range"),
+        (("--prefill-mfu", "1.5"), "--prefill-mfu: 1.5 is out of range; give a number from 0.001 to 1"),
+        (("--rails", "0"), "--rails: 0 is out of range"),
         (("--set", "moon.price=1"), "--set: moon.price=1 names no class and field"),
         (("--set", "gpu.color=1"), "--set: gpu.color=1 names no class and field"),
         (("--set", "gpu.price=cheap"), "--set: gpu.price=cheap: "),
-        (("--set", "gpu.bandwidth=0"), "--set gpu.bandwidth: 0 is not above 0"),
+        (("--set", "gpu.bandwidth=0"), "--set gpu.bandwidth: 0 is out of range"),
+        (("--requests-per-second", "1e300"), "--requests-per-second: 1e+300 is out of range"),
+        (("--dispersion", "1e300"), "--dispersion: 1e+300 is out of range; give a number from 0 to 1e+06"),
+        (("--assume", "years=0"), "--assume years: 0 is out of range"),
         (("--assume", "luck=1"), "--assume: luck=1 names no input"),
         (("--draft-model", "llama-3.2-1b"), "--draft-acceptance: isn't given"),
         (("--draft-acceptance", "0.5"), "--draft-model: isn't given"),
@@ -206,6 +213,35 @@ def test_a_wrong_option_is_one_error(
     assert (code, out) == (2, "")
     assert err.startswith(f"error: {error}")
     assert err.count("\n") == 1
+
+
+NUMBERS = st.one_of(
+    st.sampled_from(["nan", "inf", "-inf", "0", "-1", "1e300", "1e-300", f"1{'0' * 400}"]),
+    st.integers(-30, 30).map(lambda power: f"1e{power}"),
+    st.sampled_from([end for ends in BOUNDS.values() for end in ends]).map(str),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=st.sampled_from(sorted(BOUNDS)), value=NUMBERS)
+def test_any_number_is_planned_with_or_refused_by_its_option(
+    capsys: pytest.CaptureFixture[str], sample: str, name: str, value: str
+) -> None:
+    code, out, err = runner(capsys)("plan", "-f", sample, *TRAFFIC, "--assume", f"{name}={value}")
+    if code == 0:
+        assert out
+        return
+    assert (code, out) == (2, "")
+    assert re.match(rf"error: --(assume )?({name}|{name.replace('_', '-')}|link-gbps): [^;\n]*; .+\n$", err)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(field=st.sampled_from(sorted(SETTABLE)), value=NUMBERS)
+def test_any_figure_of_a_class_is_planned_with_or_refused_by_its_option(
+    capsys: pytest.CaptureFixture[str], sample: str, field: str, value: str
+) -> None:
+    code, out, err = runner(capsys)("plan", "-f", sample, *TRAFFIC, "--set", f"gpu.{field}={value}")
+    assert (code == 0 and out) or (code == 2 and re.match(r"error: --set:? gpu.+; .+\n$", err))
 
 
 def test_a_pool_without_an_unknown_figure_is_asked_for(

@@ -266,8 +266,8 @@ def test_burstier_traffic_never_needs_fewer_devices(traffic: dict[str, float]) -
         ("link_bytes_per_second", 0, "--link-gbps"),
         ("prefill_mfu", 1.2, "--prefill-mfu"),
         ("decode_mbu", 0, "--decode-mbu"),
-        ("years", 0, "--assume years="),
-        ("port_usd", -1, "--assume port_usd="),
+        ("years", 0, "--assume years"),
+        ("port_usd", -1, "--assume port_usd"),
         ("rails", 0, "--rails"),
     ],
 )

@@ -71,7 +71,10 @@ def build(words: Sequence[str]) -> typer.Typer:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run `argv` (the process's arguments by default) and exit: 0 done, 1 a failed check, 2 bad input."""
+    """Run `argv` (the process's arguments by default) and exit.
+
+    0: done; 1: a failed check; 2: bad input, or something else that kept a check from being made.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     completion = os.environ.get("COMP_WORDS", "") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
     program = Path(sys.argv[0]).name.replace("kubectl-hawk", "kubectl hawk")
@@ -92,7 +95,7 @@ def _load(entry: Entry) -> Any:
         missing = error.name or str(error)
         if missing.startswith("hawk_"):
             raise
-        fail(f"hawk {entry.name}: the package {missing} is not installed; install hawkpool[all]", 1)
+        fail(f"hawk {entry.name}: the package {missing} is not installed; install hawkpool[all]")
 
 
 def _unnamed() -> None:

@@ -48,7 +48,7 @@ def emit(obj: Any, output: Output, table: Callable[[], RenderableType]) -> None:
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
-    """End the command with `error: message` on stderr. 2 is bad input, 1 a failed check."""
+    """End the command with `error: message` on stderr. 1: a failed check, 2: none could be made."""
     typer.echo(f"error: {message}", err=True)
     raise typer.Exit(code)
 

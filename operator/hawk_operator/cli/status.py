@@ -11,6 +11,7 @@ from rich.text import Text
 
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkPoolStatus
+from hawk_operator.cli.cluster import connect
 from hawk_operator.cli.output import Output, OutputOption, emit, fail, rows
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from hawk_api.conditions import Condition
-    from hawk_operator.cluster_api import ClusterApi
 
 _FINE_WHEN_FALSE = frozenset({"Draining"})
 _OPTIONAL = frozenset({"PaysOff", "MetricsAvailable"})
@@ -69,7 +69,7 @@ def status(
     check: Annotated[bool, typer.Option("--check", help="Exit with 1 unless every pool is Ready.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show live pools: counts, what is wrong, and the remedy."""
+    """Show live pools: counts, what is wrong, and the remedy. Exit status 2 where they can't be read."""
     if name is not None and all_namespaces:
         fail("--all-namespaces: a name stands in one namespace; use -n NAMESPACE instead")
     reports = [report(body) for body in _read(name, namespace, all_namespaces=all_namespaces)]
@@ -142,25 +142,19 @@ def _explained(condition: Condition) -> Finding:
 
 
 def _read(name: str | None, namespace: str | None, *, all_namespaces: bool) -> list[dict[str, Any]]:
-    from lightkube.core.exceptions import ConfigError  # noqa: PLC0415 - the Kubernetes client is an extra
-
-    from hawk_operator.cluster_api import ApiCallError, ClusterApi, NotFoundError  # noqa: PLC0415
+    from hawk_operator.cluster_api import ApiCallError, NotFoundError  # noqa: PLC0415 - the client is an extra
     from hawk_operator.resources import POOL  # noqa: PLC0415
-    from hawk_operator.throttle import Gate  # noqa: PLC0415
 
-    try:
-        api: ClusterApi = ClusterApi.connect(Gate())
-    except (ConfigError, ApiCallError) as error:
-        fail(f"kubeconfig: {error}; set KUBECONFIG", 1)
+    api = connect()
     where = namespace or api.namespace
     try:
         if name is not None:
             return [api.get(POOL, name, where)]
         return api.list(POOL, None if all_namespaces else where)
     except NotFoundError as error:
-        fail(f"{error}; see kubectl get hawkpools -A", 1)
+        fail(f"{error}; see kubectl get hawkpools -A")
     except ApiCallError as error:
-        fail(f"cluster: {error}", 1)
+        fail(f"cluster: {error}")
     finally:
         api.close()
 

@@ -12,6 +12,7 @@ from hawk_api.policy import Severity
 from hawk_api.quantity import parse as parse_quantity
 from hawk_api.v1alpha1 import AcceleratorClass, AcceleratorClassSpec, HawkPool
 from hawk_api.validation import validate
+from hawk_operator.cli.cluster import connect
 from hawk_operator.cli.validate import load
 from hawk_operator.payoff.assumptions import Given
 from hawk_operator.payoff.checks import InputError, within
@@ -71,26 +72,22 @@ def from_file(path: Path | None) -> Subject:
 def from_cluster(reference: str) -> Subject:
     """Return a running pool, NAME or NAMESPACE/NAME, with the traffic that its last decision recorded."""
     # The Kubernetes client is slow to import, and only this needs it.
-    from lightkube.core.exceptions import ConfigError  # noqa: PLC0415
-
-    from hawk_operator.cluster_api import ApiCallError, ClusterApi  # noqa: PLC0415
+    from hawk_operator.cluster_api import ApiCallError  # noqa: PLC0415
     from hawk_operator.resources import CLASS, CONFIG_MAP, POOL  # noqa: PLC0415
-    from hawk_operator.throttle import Gate  # noqa: PLC0415
 
     namespace, _, name = reference.rpartition("/")
     namespace = namespace or "default"
+    api = connect()
     try:
-        api = ClusterApi.connect(Gate())
-        try:
-            body = api.get(POOL, name, namespace)
-            bodies = list(api.list(CLASS))
-            key = body.get("spec", {}).get("model", {}).get("configMapRef")
-            if key:
-                bodies.append(api.get(CONFIG_MAP, key["name"], namespace) | {"kind": "ConfigMap"})
-        finally:
-            api.close()
-    except (ApiCallError, ConfigError, OSError) as error:
+        body = api.get(POOL, name, namespace)
+        bodies = list(api.list(CLASS))
+        key = body.get("spec", {}).get("model", {}).get("configMapRef")
+        if key:
+            bodies.append(api.get(CONFIG_MAP, key["name"], namespace) | {"kind": "ConfigMap"})
+    except ApiCallError as error:
         raise InputError("--live", f"{reference}: {error}", "check the name and the kubeconfig") from error
+    finally:
+        api.close()
     pool = HawkPool.model_validate(body)
     return _subject(body, bodies, given_by_status(pool.status, pool.spec.transfer.rails))
 

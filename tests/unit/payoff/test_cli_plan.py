@@ -271,4 +271,4 @@ def test_a_live_pool_needs_a_cluster(
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     code, out, err = runner(capsys)("plan", "--live", "team/sample")
     assert (code, out) == (2, "")
-    assert err.startswith("error: --live: team/sample: ")
+    assert err.startswith("error: kubeconfig: ")

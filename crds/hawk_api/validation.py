@@ -18,7 +18,7 @@ from hawk_api.v1alpha1 import KINDS, AcceleratorClassSpec, HawkPool
 from hawk_api.v1alpha1.group import NOTATION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pydantic_core import ErrorDetails
 
@@ -37,19 +37,21 @@ def validate(
 
     `classes` are AcceleratorClasses by name, `config_maps` texts by (ConfigMap, key), as far as known.
     """
-    head = _head(obj)
-    if head:
-        return head
+    kind = _kind(obj)
+    if kind is not None:
+        return (kind,)
     assert isinstance(obj, dict)
+    found = list(_head(obj))
     try:
         made = parse(obj)
     except ValidationError as problem:
-        return tuple(shape_errors(problem, obj))
+        named = {violation.field for violation in found}
+        return (*found, *(one for one in shape_errors(problem, obj) if one.field not in named))
     if isinstance(made, HawkPool):
         reference = made.spec.model.config_map_ref
         text = (config_maps or {}).get((reference.name, reference.key)) if reference else None
-        return policy.check(made.spec, classes, text)
-    return ()
+        found += policy.check(made.spec, classes, text)
+    return tuple(found)
 
 
 def parse(obj: Mapping[str, Any]) -> Resource:
@@ -57,22 +59,33 @@ def parse(obj: Mapping[str, Any]) -> Resource:
     return _KINDS[str(obj.get("kind"))].model_validate(obj, context={"wire": True})
 
 
-def _head(obj: object) -> tuple[Violation, ...]:
-    """What says which object this is."""
+def _kind(obj: object) -> Violation | None:
+    """What keeps the object from being checked at all."""
     if not isinstance(obj, dict):
-        return (error("(document)", f"is {type(obj).__name__} and not an object; give a manifest"),)
+        return error("(document)", f"is {type(obj).__name__} and not an object; give a manifest")
     kind = obj.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
-        return (error("kind", f"{kind!r} is no kind of {API_VERSION}; {suggestion(str(kind), _KINDS)}"),)
+        return error("kind", f"{kind!r} is no kind of {API_VERSION}; {suggestion(str(kind), _KINDS)}")
+    return None
+
+
+def _head(obj: Mapping[str, Any]) -> Iterator[Violation]:
+    """What is wrong with the version and the name, where the models don't say it."""
     if obj.get("apiVersion") != API_VERSION:
-        return (error("apiVersion", f"{obj.get('apiVersion')!r} is not served; write {API_VERSION}"),)
-    metadata = obj.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    if not isinstance(name, str) or not names.is_subdomain(name):
-        return (
-            error("metadata.name", f"{name!r} is no object name; use at most 253 of a-z, 0-9, '-' and '.'"),
+        yield error("apiVersion", f"{obj.get('apiVersion')!r} is not served; write {API_VERSION}")
+    if "metadata" not in obj:
+        yield error("metadata", "is required; add it")
+        return
+    metadata = obj["metadata"]
+    if not isinstance(metadata, dict):
+        return
+    if "name" not in metadata:
+        yield error("metadata.name", "is required; add it")
+    elif isinstance(metadata["name"], str) and not names.is_subdomain(metadata["name"]):
+        yield error(
+            "metadata.name",
+            f"{_shown(metadata['name'])} is no object name; use at most 253 of a-z, 0-9, '-' and '.'",
         )
-    return ()
 
 
 def shape_errors(problem: ValidationError, obj: Mapping[str, Any]) -> list[Violation]:

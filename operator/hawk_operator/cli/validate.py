@@ -66,7 +66,7 @@ def validate(
     maps = _config_maps_in(documents)
     ours = [document for document in documents if document.is_ours]
     if not ours:
-        fail(f"FILE: no object of {API_VERSION} in {', '.join(map(str, files))}; give a HawkPool's manifest")
+        fail(f"{', '.join(map(_shown, files))}: no object of {API_VERSION}; give a HawkPool's manifest")
     found = [(document, validate_object(document.body, classes, maps)) for document in ours]
     emit(_report(found), output, lambda: _table(found))
     if any(violation.severity is Severity.ERROR for _, violations in found for violation in violations):
@@ -75,7 +75,7 @@ def validate(
 
 def load(path: Path) -> Iterator[Document]:
     """The objects in a file or, for -, in standard input; a List's items one by one."""
-    name = "standard input" if str(path) == "-" else str(path)
+    name = _shown(path)
     try:
         raw = sys.stdin.buffer.read(MAX_BYTES + 1) if str(path) == "-" else _read(path)
         if len(raw) > MAX_BYTES:
@@ -95,6 +95,10 @@ def load(path: Path) -> Iterator[Document]:
         for item in body.get("items") or () if listed else (body,):
             yield Document(name, index, item)
             index += 1
+
+
+def _shown(path: Path) -> str:
+    return "standard input" if str(path) == "-" else str(path)
 
 
 def _is_larger(value: object, limit: int) -> bool:

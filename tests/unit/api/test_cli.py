@@ -177,6 +177,21 @@ def test_what_is_no_manifest_is_refused(text: str, says: str | None) -> None:
     assert says is None or says in done.stderr
 
 
+def test_files_without_our_objects_are_named(tmp_path: Path) -> None:
+    empty, other = tmp_path / "empty.yaml", tmp_path / "other.yaml"
+    empty.touch()
+    other.write_text("{apiVersion: v1, kind: Service, metadata: {name: s}}", encoding="utf-8")
+
+    for files, names in (
+        ([empty], f"{empty}"),
+        ([empty, other], f"{empty}, {other}"),
+        (["-"], "standard input"),
+    ):
+        done = hawk("validate", *map(str, files))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"error: {names}: no object of hawkpool.dev/v1alpha1; give")
+
+
 def test_warnings_alone_are_valid() -> None:
     done = hawk(
         "validate", "-", "-o", "json", stdin=yaml.safe_dump(manifest(objectives={"ttft": {"target": "1s"}}))

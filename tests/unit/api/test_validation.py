@@ -1,12 +1,16 @@
+from copy import deepcopy
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hawk_api.base import ObjectMeta
 from hawk_api.v1alpha1 import HawkNode, HawkNodeStatus, HawkPool
 from hawk_api.validation import parse, path, validate
 
 from .pools import group, manifest
+from .test_any_input import put
 
 
 def lines(obj: object) -> list[str]:
@@ -23,8 +27,12 @@ HEADS: list[tuple[object, str]] = [
     ({}, "kind: None is no kind of hawkpool.dev/v1alpha1"),
     ({"kind": "Hawkpool"}, "kind: 'Hawkpool' is no kind of hawkpool.dev/v1alpha1; did you mean HawkPool"),
     ({**manifest(), "apiVersion": "hawkpool.dev/v2"}, "apiVersion: 'hawkpool.dev/v2' is not served"),
-    ({**manifest(), "metadata": {}}, "metadata.name: None is no object name"),
-    ({**manifest(), "metadata": None}, "metadata.name: None is no object name"),
+    ({**manifest(), "apiVersion": 1}, "apiVersion: 1 is not served"),
+    ({key: value for key, value in manifest().items() if key != "apiVersion"}, "apiVersion: None is not"),
+    ({key: value for key, value in manifest().items() if key != "metadata"}, "metadata: is required; add it"),
+    ({**manifest(), "metadata": {}}, "metadata.name: is required; add it"),
+    ({**manifest(), "metadata": None}, "metadata: None is not an object; write its fields"),
+    ({**manifest(), "metadata": {"name": None}}, "metadata.name: None is not a string"),
     (
         {**manifest(), "metadata": {"name": "Llama_3"}},
         "metadata.name: 'Llama_3' is no object name; use at most 253",
@@ -38,6 +46,36 @@ def test_what_is_no_object_of_ours_is_told(obj: object, says: str) -> None:
     [line] = lines(obj)
 
     assert says in line
+
+
+MISTAKES: dict[str, tuple[tuple[str | int, ...], object]] = {
+    "apiVersion": (("apiVersion",), "hawkpool.dev/v2"),
+    "metadata.name": (("metadata", "name"), "Llama_3"),
+    "spec.objctives": (("spec", "objctives"), {}),
+    "spec.drain.timeout": (("spec", "drain"), {"timeout": "5"}),
+    "spec.groups[0].role": (("spec", "groups", 0, "role"), "prefill"),
+    "spec.groups[1].replicas.max": (("spec", "groups", 1, "replicas"), {"max": 0}),
+}
+
+
+@given(st.sets(st.sampled_from(sorted(MISTAKES)), min_size=1))
+def test_every_mistake_is_told_at_once(made: set[str]) -> None:
+    obj = deepcopy(manifest())
+    for field in made:
+        place, value = MISTAKES[field]
+        put(obj, place, value)
+
+    assert {violation.field for violation in validate(obj)} == made
+
+
+def test_checks_that_need_a_whole_spec_run_beside_a_wrong_name() -> None:
+    bad = {**manifest(group(), group()), "metadata": {"name": "Llama_3"}}
+
+    assert [violation.field for violation in validate(bad)] == [
+        "metadata.name",
+        "spec.groups[1].name",
+        "spec.groups",
+    ]
 
 
 SHAPES: list[tuple[dict[str, Any], str]] = [

@@ -43,6 +43,8 @@ _RECIPES: Mapping[str, _Recipe] = {
         ("mooncake-transfer-engine-non-cuda==0.3.13",), "hawk_agent.bench.peer_mooncake", ("libibverbs1",)
     ),
 }
+PEERS = tuple(_RECIPES)
+"""The peers that can be measured, by name."""
 
 
 class Peer:
@@ -101,7 +103,7 @@ def peer(name: str, mebibytes: int) -> Iterator[Peer]:
         BenchError: unknown, not installable, or not able to run here.
     """
     if name not in _RECIPES:
-        raise BenchError(f"peer: {name!r} isn't known; use one of {', '.join(_RECIPES)}")
+        raise BenchError(f"peer: {name!r} isn't known; use one of {', '.join(PEERS)}")
     python = environment(name)
     root = Path(hawk_agent.__file__).parents[1]
     extra = libraries.found(_RECIPES[name].libraries, _cache())

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HEADS, FEATURES, ELEMENT = 8, 128, 2
+MOST_MEBIBYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ def workload(
     Raises:
         LayoutError: the size isn't positive, or beyond what a benchmark should take.
     """
-    if not 1 <= mebibytes <= 4096:
-        raise LayoutError(f"mib: {mebibytes}; give a size from 1 to 4096 MiB")
+    if not 1 <= mebibytes <= MOST_MEBIBYTES:
+        raise LayoutError(f"mib: {mebibytes}; give a size from 1 to {MOST_MEBIBYTES} MiB")
     token = HEADS * FEATURES * itemsize(dtype)
     sizes = {"h": HEADS, "s": (mebibytes << 20) // token, "d": FEATURES}
     layouts = [Layout.preset(source, sizes, dtype), Layout.preset(target, {**sizes, **(tiles or {})}, dtype)]

@@ -78,24 +78,31 @@ def as_table(name: str, layout: Layout, blocks: Blocks, *, unique: bool) -> Tabl
         return _NO_TABLE
     if blocks is None:
         raise LayoutError(f"{name}: missing; {str(layout.notation)!r} needs a block table")
-    table = _whole_numbers(name, blocks)
+    table = _whole_numbers(name, blocks, digit.size)
     first, stop = layout.entries
     if table.size < stop:
         raise LayoutError(f"{name}: {table.size} entries, but {stop} are needed; give a block for each page")
     used = np.sort(table[first:stop])
     if used.size and (used[0] < 0 or used[-1] >= digit.size):
-        bad = int(used[0] if used[0] < 0 else used[-1])
-        raise LayoutError(f"{name}: block {bad} is outside the pool of {digit.size}; is the table stale?")
+        raise _outside(name, int(used[0] if used[0] < 0 else used[-1]), digit.size)
     if unique and (used[1:] == used[:-1]).any():
         raise LayoutError(f"{name}: a block stands twice and would be written twice; give each page its own")
     return table
 
 
-def _whole_numbers(name: str, blocks: Sequence[int] | npt.NDArray[np.integer[Any]]) -> Table:
+def _outside(name: str, block: int, pool: int) -> LayoutError:
+    return LayoutError(f"{name}: block {block} is outside the pool of {pool} blocks; is the table stale?")
+
+
+def _whole_numbers(name: str, blocks: Sequence[int] | npt.NDArray[np.integer[Any]], pool: int) -> Table:
     try:
         given = np.array(blocks)
     except (ValueError, OverflowError, TypeError) as error:
         raise LayoutError(f"{name}: not a list of block numbers ({error}); give integers") from error
+    if given.dtype.kind not in "iu" or given.dtype == np.uint64:  # as numpy takes what no int64 holds
+        for block in blocks:
+            if isinstance(block, int | np.integer) and not 0 <= block < 1 << 63:
+                raise _outside(name, int(block), pool)
     if given.size and given.dtype.kind not in "iu":
         raise LayoutError(f"{name}: not a list of block numbers but of {given.dtype}; give integers")
     return given.astype(np.int64).reshape(-1)

@@ -26,7 +26,7 @@ MEANING = {"l": "layer", "c": "key or value", "b": "batch", "h": "head", "s": "t
 MAX_LEVELS = 4
 _MAX_TEXT = 256
 _TERM = re.compile(r"(\[)?\s*([A-Za-z])(\d{0,2})(?::(\d{1,18}))?\s*(\])?\Z")
-_OFFSET = re.compile(r"(.*?)\+\s*(\d{1,18})\s*\Z", re.DOTALL)
+_OFFSET = re.compile(r"\s*(\d{1,18})\s*\Z")
 _BRACKETED = re.compile(r"\[[^\[\]]*\]|[^\s\[\]]+|[\[\]]")
 
 
@@ -71,14 +71,23 @@ def parse(text: str) -> Notation:
     """
     if len(text) > _MAX_TEXT:
         raise LayoutError(f"notation: {len(text)} characters; the longest accepted is {_MAX_TEXT}")
-    body, offset = text, 0
-    if match := _OFFSET.match(text):
-        body, offset = match[1], int(match[2])
+    body, plus, written = text.partition("+")
+    offset = _offset(written, text) if plus else 0
     terms = tuple(_term(word, text) for word in _BRACKETED.findall(body))
     if not terms:
         raise LayoutError("notation: empty; write the axes in memory order, such as 'b h s d'")
     _check_axes(terms, text)
     return Notation(terms, offset)
+
+
+def _offset(written: str, text: str) -> int:
+    match = _OFFSET.match(written)
+    if match is None:
+        raise LayoutError(
+            f"notation: can't read the offset {written.strip()!r} in {text!r}; "
+            "write the elements before element zero last, such as '+ 64'"
+        )
+    return int(match[1])
 
 
 def _term(word: str, text: str) -> Term:

@@ -1,9 +1,15 @@
 """Layouts by the names that people use."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+import difflib
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from hawk_agent.layouts.errors import LayoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,5 +60,12 @@ def lookup(name: str) -> Preset:
         LayoutError: there is none.
     """
     if name not in PRESETS:
-        raise LayoutError(f"preset: unknown layout {name!r}; use one of {', '.join(sorted(PRESETS))}")
+        raise LayoutError(f"preset: {unknown(name)}")
     return PRESETS[name]
+
+
+def unknown(name: str) -> str:
+    """What to say about a name that isn't a preset's: the nearest, and all."""
+    near = difflib.get_close_matches(name.lower(), PRESETS, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}? Use" if near else "use"
+    return f"unknown layout {name!r}; {hint} one of {', '.join(PRESETS)}"

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hawk_agent.layouts import LayoutError
+from hawk_agent.layouts import PRESETS, LayoutError
+from hawk_agent.layouts.presets import unknown
 from hawk_operator.cli.output import Output, OutputOption, emit, fail, rows
 
 if TYPE_CHECKING:
@@ -17,6 +18,16 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Measure this machine: ours, the peers' and the limit, interleaved.", no_args_is_help=True
 )
+
+
+def _preset_names() -> list[str]:
+    return list(PRESETS)
+
+
+def _peer_names() -> tuple[str, ...]:
+    from hawk_agent.bench.peers import PEERS  # noqa: PLC0415 - measuring is all these are for
+
+    return PEERS
 
 
 MibOption = Annotated[int, typer.Option(help="Bytes of KV to move, in MiB.")]
@@ -35,14 +46,21 @@ def copy(
     rounds: RoundsOption = 9,
     processes: Annotated[bool, typer.Option(help="Also measure between two processes.")] = True,
     peer: Annotated[
-        list[str] | None, typer.Option(help="Also measure a peer (nixl, mooncake); installed on first use.")
+        list[str] | None,
+        typer.Option(
+            help="Also measure a peer (nixl, mooncake); installed on first use.", autocompletion=_peer_names
+        ),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """The fused copy against plain copies, and between processes against the peers."""
-    from hawk_agent.bench.between import bench_between  # noqa: PLC0415 - measuring is all these are for
+    from hawk_agent.bench.between import bench_between  # noqa: PLC0415 - as above
     from hawk_agent.bench.copying import bench_copy  # noqa: PLC0415
     from hawk_agent.bench.digesting import bench_digest  # noqa: PLC0415
+
+    for name in peer or ():
+        if name not in _peer_names():
+            fail(f"--peer: {name!r} isn't known; use one of {', '.join(_peer_names())}")
 
     def measured() -> dict[str, Any]:
         answer = bench_copy(mib, rounds) | bench_digest(mib, rounds)
@@ -50,7 +68,7 @@ def copy(
             answer |= bench_between(mib, rounds, peers=tuple(peer or ()))
         return answer
 
-    _run(measured, rounds, output)
+    _run(measured, rounds, output, mib=mib)
 
 
 @app.command()
@@ -58,7 +76,7 @@ def descriptors(*, mib: MibOption = 4, rounds: RoundsOption = 5, output: OutputO
     """A translation as the nest against the same as NIXL's list of 32-byte descriptors."""
     from hawk_agent.bench.between import bench_descriptors  # noqa: PLC0415 - as above
 
-    _run(lambda: bench_descriptors(mib, rounds), rounds, output)
+    _run(lambda: bench_descriptors(mib, rounds), rounds, output, mib=mib)
 
 
 @app.command()
@@ -66,20 +84,27 @@ def tcp(*, mib: MibOption = 64, rounds: RoundsOption = 9, output: OutputOption =
     """TCP that translates on the way, against plain TCP of the same bytes."""
     from hawk_agent.bench.network import bench_tcp  # noqa: PLC0415 - as above
 
-    _run(lambda: bench_tcp(mib, rounds), rounds, output)
+    _run(lambda: bench_tcp(mib, rounds), rounds, output, mib=mib)
 
 
 @app.command()
 def plan(
     *,
-    source: Annotated[str, typer.Option("--from", help="The source's preset.")] = "row-major",
-    target: Annotated[str, typer.Option("--to", help="The destination's preset.")] = "tiles-16x16",
+    source: Annotated[
+        str, typer.Option("--from", help="The source's preset.", autocompletion=_preset_names)
+    ] = "row-major",
+    target: Annotated[
+        str, typer.Option("--to", help="The destination's preset.", autocompletion=_preset_names)
+    ] = "tiles-16x16",
     rounds: RoundsOption = 30,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Compiling, finding and pricing the nest of a 70B model's KV, at 32,768 and 131,072 tokens."""
     from hawk_agent.bench.planning import bench_plan  # noqa: PLC0415 - as above
 
+    for option, name in (("--from", source), ("--to", target)):
+        if name not in PRESETS:
+            fail(f"{option}: {unknown(name)}")
     _run(lambda: bench_plan(rounds, source=source, target=target), rounds, output)
 
 
@@ -91,11 +116,16 @@ def verbs(*, rounds: RoundsOption = 15, output: OutputOption = Output.TABLE) -> 
     _run(lambda: bench_posting(rounds), rounds, output)
 
 
-def _run(measured: Callable[[], dict[str, Any]], rounds: int, output: Output) -> None:
+def _run(
+    measured: Callable[[], dict[str, Any]], rounds: int, output: Output, *, mib: int | None = None
+) -> None:
     from hawk_agent.bench.errors import BenchError  # noqa: PLC0415 - as above
+    from hawk_agent.bench.workload import MOST_MEBIBYTES  # noqa: PLC0415 - as above
 
     if not 1 <= rounds <= 1000:
         fail(f"--rounds: {rounds}; give a number from 1 to 1000")
+    if mib is not None and not 1 <= mib <= MOST_MEBIBYTES:
+        fail(f"--mib: {mib}; give a size from 1 to {MOST_MEBIBYTES} MiB")
     try:
         answer = measured()
     except LayoutError as error:

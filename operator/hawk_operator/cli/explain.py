@@ -161,7 +161,10 @@ def table(answer: dict[str, Any]) -> Group:
         )
         for strategy in answer["strategies"]
     ]
-    return Group(*parts, "", rows(None, columns, lines))
+    parts += ["", rows(None, columns, lines)]
+    if answer["not_measured"]:
+        parts += ["", f"not measured: {answer['not_measured']}"]
+    return Group(*parts)
 
 
 def _keys_line(keys: dict[str, Any]) -> str:

@@ -91,8 +91,10 @@ def _geometry(model: str | None, config: Path | None) -> Geometry:
 def _read(path: Path | None) -> str:
     try:
         return Path(path or "").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        fail(f"--config: can't read {path}: {error}; give a config.json")
+    except OSError as error:
+        fail(f"--config: can't read {path}: {error.strerror}; give a config.json")
+    except UnicodeDecodeError:
+        fail(f"--config: can't read {path}: it isn't UTF-8 text; give a config.json")
 
 
 def _list(output: Output) -> None:

@@ -65,7 +65,10 @@ def test_kv_of_a_70b_llama() -> None:
         (["kv", "--model", "phi-4", "--tokens", "-1"], "error: --tokens: -1 is not a number of tokens"),
         (["kv", "--model", "phi-4", "--link-gbps", "0"], "error: --link-gbps: 0.0 is not a link rate"),
         (["kv", "--model", "phi-4", "--link-gbps", "nan"], "error: --link-gbps: nan is not a link rate"),
-        (["kv", "--config", "/nowhere/config.json"], "error: --config: can't read /nowhere/config.json"),
+        (
+            ["kv", "--config", "/nowhere/config.json"],
+            "error: --config: can't read /nowhere/config.json: No such file or directory; give",
+        ),
         (["kv", "--modle", "x"], "--model"),
         (["validate", "/nowhere.yaml"], "error: /nowhere.yaml: No such file or directory; give a file"),
         (["validte", "x"], "No such command 'validte'"),

@@ -3,11 +3,13 @@
 import json
 import os
 import stat
+import sys
 
 import numpy as np
 import pytest
 
-from hawk_agent.layouts import LayoutError, Nest
+from hawk_agent.layouts import PRESETS, Layout, LayoutError, Nest
+from hawk_agent.layouts.elements import BYTES
 from hawk_agent.plans import calibrate
 from hawk_operator.cli.app import main
 
@@ -81,6 +83,21 @@ def test_convert_into_pages_of_a_pool(capsys, tmp_path, rows):
         ([*TILES[:5], TILES[5] + ",s7=2"], "error: --sizes: 's7' is no axis or level"),
         ([*TILES, "--dtype", "int4"], "error: --from: dtype: int4 packs several elements"),
         ([*TILES, "--dtype", "float32"], "75776 bytes, but"),
+        ([*PAGES, "--to-blocks", f"0,{2**67}"], f"block {2**67} is outside the pool of 3 blocks"),
+        ([*PAGES, "--to-blocks", "9" * 5000], "error: --to-blocks: can't read '999"),
+        ([*TILES[:5], "h=" + "9" * 5000], "error: --sizes: can't read 'h=999"),
+        ([*TILES[:5], "h=8,s=37,s0=16,d0=16"], "error: --sizes: d is missing; add d=..."),
+        ([*TILES[:5], "h=8,s0=16,d0=16"], "error: --sizes: s and d are missing; add s=...,d=..."),
+        (
+            ["--from", "b h s d + x", *TILES[2:]],
+            "--from: notation: can't read the offset 'x' in 'b h s d + x'",
+        ),
+        (
+            [*TILES[:2], "--to", "tiles-16x61", *TILES[4:]],
+            "unknown layout 'tiles-16x61'; did you mean tiles-16x16",
+        ),
+        (["--from", "hsd", *TILES[2:]], "--from: unknown layout 'hsd'; use one of row-major, "),
+        (["--from", "hsd", *TILES[2:]], "or write a notation, its axes apart, such as 'b h s d'"),
         ([*TILES, "--to-blocks", "1"], "error: --to-blocks: 'b h s1 d1 s0 d0' has no block table"),
     ],
 )
@@ -285,8 +302,73 @@ def test_explain_measures_what_it_predicts(capsys, asked):
 def test_explain_does_not_measure_what_is_large_or_was_not_wanted(capsys, sizes):
     notation = ["--from", "l b h s d", "--to", "l b h s1 d1 s0 d0", "--sizes", *sizes]
     _, out, _ = hawk(capsys, "explain", *notation, "-o", "json")
+    _, people, _ = hawk(capsys, "explain", *notation)
+    why = "a side has 134,217,728 bytes, more than 64 MiB; --measure takes up to 1,024 MiB"
 
+    assert json.loads(out)["not_measured"] == (None if "--no-measure" in sizes else why)
+    assert (f"not measured: {why}" in people) != ("--no-measure" in sizes)
     assert not any("measured_ms" in strategy for strategy in json.loads(out)["strategies"])
+
+
+def test_explain_says_why_it_did_not_measure_what_it_was_asked_to(capsys):
+    words = ["--from", "row-major", "--to", "nz", "--sizes", GOLDEN, "--measure"]
+    code, out, _ = hawk(capsys, "explain", *words)
+
+    assert code == 0
+    assert "not measured: a side has 10,737,418,240 bytes, more than 1,024 MiB; give fewer layers" in out
+
+
+@pytest.mark.parametrize("option", ["--max-sge", "--max-message-bytes", "--key-uses"])
+def test_explain_names_the_option_that_is_too_small(capsys, option):
+    code, out, err = hawk(capsys, "explain", *TILES, option, 0)
+
+    assert (code, out) == (2, "")
+    assert err == f"error: {option}: 0 is too small; give at least 1\n"
+
+
+def test_presets_are_listed_for_people_and_for_scripts(capsys):
+    _, people, _ = hawk(capsys, "presets")
+    _, out, _ = hawk(capsys, "presets", "-o", "json")
+    listed = json.loads(out)["presets"]
+
+    assert [preset["name"] for preset in listed] == list(PRESETS)
+    for preset in listed:
+        made = Layout.parse(preset["notation"], {**preset["sizes"], "s": 256, "d": 64})
+        assert made == Layout.preset(preset["name"], {"s": 256, "d": 64})
+        assert any(
+            line.startswith(preset["name"]) and preset["notation"] in line and preset["about"] in line
+            for line in people.splitlines()
+        )
+
+
+@pytest.mark.parametrize("command", ["convert", "explain"])
+def test_help_names_every_element_type_and_where_presets_are_listed(capsys, command):
+    _, out, _ = hawk(capsys, command, "--help")
+    unwrapped = " ".join(out.split())
+
+    assert ", ".join(BYTES) in unwrapped
+    assert "hawk layout presets" in unwrapped
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("hawk layout explain --from tiles-", {name for name in PRESETS if name.startswith("tiles-")}),
+        ("hawk layout convert --to n", {"nz", "nz-32"}),
+        ("hawk layout explain --dtype float8", {name for name in BYTES if name.startswith("float8")}),
+        ("hawk bench plan --to pages-l", {"pages-latent"}),
+        ("hawk bench copy --peer n", {"nixl"}),
+    ],
+)
+def test_shells_complete_values(capsys, monkeypatch, words, found):
+    monkeypatch.setattr(sys, "argv", ["hawk"])
+    monkeypatch.setenv("_HAWK_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+    with pytest.raises(SystemExit):
+        main([])
+
+    assert set(capsys.readouterr().out.split()) == found
 
 
 def test_explain_for_people_shows_the_nest(capsys):

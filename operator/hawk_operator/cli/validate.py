@@ -10,6 +10,7 @@ import typer
 import yaml
 from rich.table import Table
 
+from hawk_api import documents
 from hawk_api.base import API_VERSION
 from hawk_api.catalogue import shipped
 from hawk_api.policy import Severity, Violation
@@ -61,10 +62,10 @@ def validate(
 
     Objects of other API groups are skipped; AcceleratorClasses and ConfigMaps in the files count as known.
     """
-    documents = [document for file in files for document in load(file)]
-    classes = None if no_classes else {**shipped(), **_classes_in(documents)}
-    maps = _config_maps_in(documents)
-    ours = [document for document in documents if document.is_ours]
+    given = [document for file in files for document in load(file)]
+    classes = None if no_classes else {**shipped(), **_classes_in(given)}
+    maps = _config_maps_in(given)
+    ours = [document for document in given if document.is_ours]
     if not ours:
         fail(f"{', '.join(map(_shown, files))}: no object of {API_VERSION}; give a HawkPool's manifest")
     found = [(document, validate_object(document.body, classes, maps)) for document in ours]
@@ -80,9 +81,11 @@ def load(path: Path) -> Iterator[Document]:
         raw = sys.stdin.buffer.read(MAX_BYTES + 1) if str(path) == "-" else _read(path)
         if len(raw) > MAX_BYTES:
             fail(f"{name}: larger than {MAX_BYTES} bytes; an API server takes 1.5 MB an object")
-        bodies = list(yaml.safe_load_all(raw.decode("utf-8")))
+        bodies = documents.load(raw.decode("utf-8"))
     except OSError as error:
         fail(f"{name}: {error.strerror or error}; give a file that can be read")
+    except documents.DuplicateKeyError as error:
+        fail(f"{name}: {error}")
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
         fail(f"{name}: not YAML or JSON: {' '.join(str(error).split())}; correct it")
     if _is_larger(bodies, MAX_NODES):
@@ -121,10 +124,10 @@ def _read(path: Path) -> bytes:
         return stream.read(MAX_BYTES + 1)
 
 
-def _classes_in(documents: Sequence[Document]) -> dict[str, AcceleratorClassSpec]:
+def _classes_in(given: Sequence[Document]) -> dict[str, AcceleratorClassSpec]:
     """The valid AcceleratorClasses among the documents; invalid ones are reported as what they are."""
     found = {}
-    for document in documents:
+    for document in given:
         body = document.body
         if isinstance(body, dict) and body.get("kind") == "AcceleratorClass" and not validate_object(body):
             made = AcceleratorClass.model_validate(body)
@@ -132,9 +135,9 @@ def _classes_in(documents: Sequence[Document]) -> dict[str, AcceleratorClassSpec
     return found
 
 
-def _config_maps_in(documents: Sequence[Document]) -> dict[tuple[str, str], str]:
+def _config_maps_in(given: Sequence[Document]) -> dict[tuple[str, str], str]:
     found = {}
-    for document in documents:
+    for document in given:
         body = document.body
         if isinstance(body, dict) and body.get("kind") == "ConfigMap" and isinstance(body.get("data"), dict):
             name = str((body.get("metadata") or {}).get("name"))

@@ -14,7 +14,8 @@ from hawk_api import documents
 from hawk_api.base import API_VERSION
 from hawk_api.catalogue import shipped
 from hawk_api.policy import Severity, Violation
-from hawk_api.v1alpha1 import AcceleratorClass, AcceleratorClassSpec
+from hawk_api.policy.violation import error
+from hawk_api.v1alpha1 import KINDS, AcceleratorClass, AcceleratorClassSpec
 from hawk_api.validation import validate as validate_object
 from hawk_operator.cli.output import Output, OutputOption, emit, fail, rows
 
@@ -23,6 +24,9 @@ MAX_BYTES = 16_000_000
 
 MAX_NODES = 1_000_000
 """Most values in an input."""
+
+
+_KINDS = frozenset(kind.kind_info.kind for kind in KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +47,8 @@ class Document:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is one of HawkPool's kinds, or nothing that could be told apart."""
-        if not isinstance(self.body, dict):
+        """Whether it is of HawkPool's group or kinds, or nothing that could be told apart."""
+        if not isinstance(self.body, dict) or str(self.body.get("kind")) in _KINDS:
             return True
         version = str(self.body.get("apiVersion", API_VERSION))
         return version.partition("/")[0] == API_VERSION.partition("/")[0]
@@ -68,7 +72,10 @@ def validate(
     ours = [document for document in given if document.is_ours]
     if not ours:
         fail(f"{', '.join(map(_shown, files))}: no object of {API_VERSION}; give a HawkPool's manifest")
-    found = [(document, validate_object(document.body, classes, maps)) for document in ours]
+    found = [
+        (document, (*again, *validate_object(document.body, classes, maps)))
+        for document, again in _repeated(ours)
+    ]
     emit(_report(found), output, lambda: _table(found))
     if any(violation.severity is Severity.ERROR for _, violations in found for violation in violations):
         raise typer.Exit(2)
@@ -122,6 +129,20 @@ def _is_larger(value: object, limit: int) -> bool:
 def _read(path: Path) -> bytes:
     with path.open("rb") as stream:
         return stream.read(MAX_BYTES + 1)
+
+
+def _repeated(given: Sequence[Document]) -> Iterator[tuple[Document, tuple[Violation, ...]]]:
+    """Each document, with an error where kind, namespace and name are those of one before."""
+    seen: dict[tuple[str, ...], Document] = {}
+    for document in given:
+        metadata = document.body.get("metadata") if isinstance(document.body, dict) else None
+        if not isinstance(metadata, dict) or not metadata.get("name"):
+            yield document, ()
+            continue
+        key = (document.title, str(metadata.get("namespace")))
+        first = seen.setdefault(key, document)
+        message = f"{document.title} is object {first.index + 1} of {first.file} too; rename or remove one"
+        yield document, () if first is document else (error("metadata.name", message),)
 
 
 def _classes_in(given: Sequence[Document]) -> dict[str, AcceleratorClassSpec]:

@@ -8,6 +8,7 @@ import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -91,12 +92,16 @@ def test_a_config_json_is_read(tmp_path: Path) -> None:
     assert "hidden_size is missing" in done.stderr or "num_hidden_layers is missing" in done.stderr
 
 
+def named(name: str, **metadata: str) -> dict[str, Any]:
+    return {**manifest(), "metadata": {"name": name, **metadata}}
+
+
 def test_valid_manifests_pass(tmp_path: Path) -> None:
     first, second = tmp_path / "a.yaml", tmp_path / "b.json"
     other = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
-    first.write_text(yaml.safe_dump_all([manifest(), other, manifest()]), encoding="utf-8")
+    first.write_text(yaml.safe_dump_all([manifest(), other, named("b")]), encoding="utf-8")
     second.write_text(
-        json.dumps({"kind": "List", "apiVersion": "v1", "items": [manifest()]}), encoding="utf-8"
+        json.dumps({"kind": "List", "apiVersion": "v1", "items": [named("c")]}), encoding="utf-8"
     )
     done = hawk("validate", str(first), str(second), "-o", "json")
     report = json.loads(done.stdout)
@@ -178,6 +183,33 @@ def test_what_is_no_manifest_is_refused(text: str, says: str | None) -> None:
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert says is None or says in done.stderr
+
+
+@pytest.mark.parametrize("version", ["hawkpool.io/v1alpha1", "v1", "HawkPool.dev/v1alpha1"])
+def test_our_kind_of_another_group_is_no_stranger(version: str) -> None:
+    misspelt = {**named("b"), "apiVersion": version}
+    done = hawk("validate", "-", "-o", "json", stdin=yaml.safe_dump_all([manifest(), misspelt]))
+
+    found = [[v["field"] for v in o["violations"]] for o in json.loads(done.stdout)["objects"]]
+    assert (done.returncode, found) == (2, [[], ["apiVersion"]])
+
+
+@pytest.mark.parametrize(
+    ("objects", "code"),
+    [
+        ([named("a"), named("a")], 2),
+        ([named("a", namespace="n"), named("b"), named("a", namespace="n")], 2),
+        ([named("a", namespace="n"), named("a", namespace="m")], 0),
+        ([named("a"), named("b")], 0),
+    ],
+)
+def test_two_objects_of_one_name_are_refused(objects: list[Any], code: int) -> None:
+    done = hawk("validate", "-", "-o", "json", stdin=yaml.safe_dump_all(objects))
+
+    found = [v for o in json.loads(done.stdout)["objects"] for v in o["violations"]]
+    assert done.returncode == code, found
+    assert [v["field"] for v in found] == (["metadata.name"] if code else [])
+    assert all("is object 1 of standard input too" in v["message"] for v in found)
 
 
 def test_files_without_our_objects_are_named(tmp_path: Path) -> None:

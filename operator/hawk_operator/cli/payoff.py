@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -351,6 +352,8 @@ def _table(report: dict[str, Any]) -> Table:
 def _shown(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "" if value is None else str(value)
+    if not math.isfinite(value):
+        return "without end"
     if value == int(value):
         return f"{int(value):,}"
     return f"{value:,.3f}" if abs(value) >= 1 else f"{value:.5g}"

@@ -90,7 +90,10 @@ def plan(
     manifest: Annotated[
         bool, typer.Option("--manifest", help="Print the recommended pool, ready to apply.")
     ] = False,
-    chart: Annotated[str, typer.Option(help="What --plot draws: cost, timeline, roofline or link.")] = "cost",
+    chart: Annotated[
+        str | None,
+        typer.Option(help="What --plot draws: cost, timeline, roofline or link.", show_default="cost"),
+    ] = None,
     plot: Annotated[
         Path | None,
         typer.Option(help="Write a figure (.png, .svg, .csv) or the whole plan (.html).", show_default=False),
@@ -112,6 +115,10 @@ def plan(
         decode_mbu=decode_mbu,
         source="given on the command line",
     )
+    if chart is not None and plot is None:
+        fail("--chart: nothing is drawn without --plot; give --plot FILE, or leave --chart out")
+    if chart is not None and plot is not None and plot.suffix.lower() == ".html":
+        fail("--chart: an .html has all charts; leave --chart out, or give --plot a .png, .svg or .csv")
     try:
         subject = from_cluster(live) if live else from_file(filename)
         classes = changed(subject.classes, sets or [])
@@ -130,7 +137,7 @@ def plan(
         data = plan_data(answer, turning_points(question.scenario))
         advice = recommend(subject.body, answer.ranking)
         if plot is not None:
-            _plot(plot, chart, subject.name, answer, data)
+            _plot(plot, chart or "cost", subject.name, answer, data)
     except InputError as error:
         fail(f"{error.field}: {error.problem}; {error.remedy}")
     if manifest:
@@ -156,17 +163,17 @@ def _drafter(subject: Subject, model: str | None, acceptance: float | None) -> D
 
 def _plot(path: Path, chart: str, name: str, answer: Answer, data: dict[str, Any]) -> None:
     # Drawing takes longer to load than a plan takes to make.
-    from hawk_operator.payoff.draw import write  # noqa: PLC0415
+    from hawk_operator.payoff.draw import unwritable, write  # noqa: PLC0415
     from hawk_operator.payoff.page import page  # noqa: PLC0415
     from hawk_operator.payoff.plan_pictures import plan_chart  # noqa: PLC0415
 
     if path.suffix.lower() != ".html":
-        write(plan_chart(chart, answer), path)
+        write(plan_chart(chart, answer), path, others=(".html",))
         return
     try:
         path.write_text(page(name, answer, data), encoding="utf-8")
     except OSError as error:
-        raise InputError("--plot", f"{path} can't be written ({error})", "give a path that can be") from error
+        raise unwritable(path, error) from error
 
 
 def _advice(advice: Recommendation | None) -> dict[str, Any] | None:

@@ -1,6 +1,5 @@
 """hawk simulate: replay traffic through the operator's decision, beside other policies."""
 
-import math
 from collections.abc import Mapping  # noqa: TC003 -- typer reads the annotations
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,8 @@ from hawk_api.v1alpha1.enums import QueueOrder
 from hawk_api.validation import validate
 from hawk_operator.cli.output import Output, OutputOption, emit, fail, rows
 from hawk_operator.cli.validate import load as load_manifests
+from hawk_operator.payoff.checks import InputError, within
+from hawk_operator.payoff.draw import check_writable
 from hawk_operator.simulate.course import Course, Load
 from hawk_operator.simulate.engine import Settings
 from hawk_operator.simulate.generate import SCENARIOS, scenario
@@ -28,6 +29,17 @@ from hawk_operator.simulate.score import Score
 from hawk_operator.simulate.traces import Trace, TraceError
 from hawk_operator.simulate.traces import load as load_trace
 from hawk_operator.sizing import Problem
+
+BOUNDS = {
+    "seconds": (1.0, 366 * 86_400.0),
+    "startup_seconds": (0.0, 86_400.0),
+    "link_gbps": (0.001, 1e6),
+    "ttft_stretch": (0.001, 1e6),
+}
+"""What each number may be; a stretch of 0 would leave nothing of a pool's own objective to stretch."""
+
+SHORTEST_S = 40.0
+"""A trace's least span: a quarter tunes, and the rest holds two of the operator's decisions."""
 
 
 def simulate(
@@ -76,8 +88,9 @@ def simulate(
     on the rest. The same input gives the same output, byte for byte.
     """
     names = list(dict.fromkeys(policy or ["hawk"]))
-    _check_numbers(seconds=seconds, link_gbps=link_gbps)
-    _check_numbers(zero=True, startup_seconds=startup_seconds, ttft_stretch=ttft_stretch)
+    _check_numbers(
+        seconds=seconds, startup_seconds=startup_seconds, link_gbps=link_gbps, ttft_stretch=ttft_stretch
+    )
     try:
         for name in names:
             check(name)
@@ -86,6 +99,11 @@ def simulate(
     if plot is not None:
         _check_plot(plot)
     found = _trace(trace, seed, seconds)
+    if found.seconds < SHORTEST_S:
+        fail(
+            f"--trace: {found.name} spans {found.seconds:.3g} s, too short to score; {SHORTEST_S:g} s from "
+            "the first request to the last are needed: give a longer trace, or --seconds 60"
+        )
     problem = _problem(pool, ttft_stretch)
     if queue_order is not None:
         problem = replace(problem, queue_order=queue_order)
@@ -99,16 +117,17 @@ def simulate(
         scores = compare(Arena.of(found, problem, settings, tell=tell), asked)
     best = next((s.cost_usd for s in scores if s.policy == "oracle"), None)
     scores = [s for s in scores if s.policy in names]
+    emit({s.policy: _plain(s, best, timeline) for s in scores}, output, lambda: _table(found, scores, best))
     if plot is not None:
         _plot(plot, found, problem, scores)
-    emit({s.policy: _plain(s, best, timeline) for s in scores}, output, lambda: _table(found, scores, best))
 
 
-def _check_numbers(*, zero: bool = False, **numbers: float) -> None:
+def _check_numbers(**numbers: float) -> None:
     for name, number in numbers.items():
-        if not (math.isfinite(number) and number >= 0) or (number == 0 and not zero):
-            least = "from 0 up" if zero else "above 0"
-            fail(f"--{name.replace('_', '-')}: {number} is out of range; give a number {least}")
+        try:
+            within(f"--{name.replace('_', '-')}", number, *BOUNDS[name])
+        except InputError as error:
+            fail(str(error))
 
 
 def _trace(text: str, seed: int, seconds: float) -> Trace:
@@ -149,8 +168,11 @@ def _problem(path: Path | None, stretch: float) -> Problem:
         fail(f"--pool: spec.model: {error}")
     problem = Problem.of(made, classes, geometry)
     for group in problem.groups:
+        if not group.device_class:
+            fail(f"--pool: group {group.name} has no acceleratorClass; name one")
         if lacking := group.worker.lacking():
-            fail(f"--pool: group {group.name}: {group.device_class or 'no class'} lacks {', '.join(lacking)}")
+            missing = ", ".join(lacking)
+            fail(f"--pool: group {group.name}: {group.device_class} lacks {missing}; add it to the class")
     return replace(
         problem,
         ttft=None if problem.ttft is None else replace(problem.ttft, stretch=problem.ttft.stretch or stretch),
@@ -220,8 +242,10 @@ def _check_plot(path: Path) -> None:
     """Refuse before the runs what couldn't be written after them."""
     if path.suffix.lower() not in {".png", ".svg"}:
         fail(f"--plot: {path} ends in neither .png nor .svg; choose one of these endings")
-    if not path.parent.is_dir():
-        fail(f"--plot: there is no folder {path.parent}; make it, or give the path of a picture elsewhere")
+    try:
+        check_writable(path)
+    except OSError as error:
+        fail(f"--plot: {path}: {error.strerror or error}; give the path of a picture that can be written")
 
 
 def _plot(path: Path, trace: Trace, problem: Problem, scores: list[Score]) -> None:

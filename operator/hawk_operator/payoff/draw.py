@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-__all__ = ["FORMATS", "as_svg", "write"]
+__all__ = ["FORMATS", "as_svg", "check_writable", "unwritable", "write"]
 
 FORMATS = (".png", ".svg", ".csv")
 FEW_DECADES = 2000.0
@@ -38,22 +38,38 @@ LABEL: dict[str, Any] = {
 }
 
 
-def write(chart: Chart, path: Path) -> None:
-    """Write `chart` to `path` as its suffix says. Raises InputError for another suffix or a bad path."""
+def write(chart: Chart, path: Path, *, others: tuple[str, ...] = ()) -> None:
+    """Write `chart` to `path` as its suffix says. Raises InputError for another suffix or a bad path.
+
+    `others` are suffixes that the caller takes besides these.
+    """
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
-        raise InputError(
-            "--plot", f"{path} ends in none of {', '.join(FORMATS)}", "choose one of these endings"
-        )
-    if not path.parent.is_dir():
-        raise InputError("--plot", f"{path} can't be written (no such folder)", "give a path that can be")
+        known = ", ".join((*FORMATS, *others))
+        raise InputError("--plot", f"{path} ends in none of {known}", "choose one of these endings")
     try:
+        check_writable(path)
         if suffix == ".csv":
             path.write_text(as_csv(chart), encoding="utf-8")
         else:
             path.write_bytes(_rendered(chart, suffix[1:]))
     except OSError as error:
-        raise InputError("--plot", f"{path} can't be written ({error})", "give a path that can be") from error
+        raise unwritable(path, error) from error
+
+
+def check_writable(path: Path) -> None:
+    """Raise OSError where no file can be written at `path`; one that wasn't there isn't left there."""
+    there = path.exists()
+    with path.open("ab"):
+        pass
+    if not there:
+        path.unlink()
+
+
+def unwritable(path: Path, error: OSError) -> InputError:
+    """Return the refusal of a picture's path."""
+    reason = error.strerror or str(error)
+    return InputError("--plot", f"{path} can't be written ({reason})", "give the path of a file that can be")
 
 
 def as_svg(chart: Chart, name: str) -> str:

@@ -176,7 +176,10 @@ def read(path: Path) -> list[Row]:
     try:
         text = path.read_text(encoding="utf-8")
         bodies = _bodies(text, suffix)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise checks.InputError("--measured", f"{path}: {reason}", "give a file that can be read") from error
+    except ValueError as error:
         raise checks.InputError("--measured", f"{path}: {error}", "give a file that can be read") from error
     if not isinstance(bodies, list) or not bodies:
         raise checks.InputError("--measured", f"{path} has no list of rows", "write one row a measurement")

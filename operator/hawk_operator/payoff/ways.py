@@ -24,7 +24,7 @@ MOST_REPLICAS = 1024
 
 def smallest(enough: Callable[[int], bool], least: int = 1) -> int | None:
     """Return the fewest replicas that are enough, None when even MOST_REPLICAS aren't."""
-    if not enough(MOST_REPLICAS):
+    if least > MOST_REPLICAS or not enough(MOST_REPLICAS):
         return None
     low, high = max(1, least) - 1, max(1, least)
     while high < MOST_REPLICAS and not enough(high):
@@ -64,12 +64,15 @@ def attains(  # noqa: PLR0917 -- one queue in plain figures
 def latency(servers: int, scenario: Scenario, rate: float, service: float) -> float:
     """Return wait plus service at the TTFT objective's percentile (95 without one).
 
+    Among more than MOST_REPLICAS nobody waits.
     The queue's tail is exponential, so two of its points give the quantile without a search.
     """
     share = scenario.targets.ttft[0] if scenario.targets.ttft else 0.95
     queue = Queue(servers, rate, [(service, 1.0)], scenario.workload.dispersion)
     if not isfinite(service) or queue.utilisation >= 1:
         return inf
+    if servers > MOST_REPLICAS:
+        return service
     waits = 1 - queue.attained(service)
     if waits <= 1 - share:
         return service

@@ -157,7 +157,9 @@ def check(name: str) -> None:
         try:
             ratios.parse(name.removeprefix("fixed:"))
         except ValueError as error:
-            raise UnknownPolicyError(f"{name!r}: {error}; write fixed:1:2") from error
+            raise UnknownPolicyError(
+                f"{name!r} has no ratio of counts from 1 to 9999; write prefill:decode, such as fixed:1:2"
+            ) from error
     elif name not in POLICIES:
         raise UnknownPolicyError(f"{name!r} is unknown; use fixed:A:B or one of {', '.join(POLICIES)}")
 

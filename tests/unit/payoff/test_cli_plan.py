@@ -203,7 +203,14 @@ def test_one_chart_is_drawn_among_the_fast_tests(
             "--draft-acceptance: 2 is not a share",
         ),
         (("--chart", "pie", "--plot", "a.png"), "--chart: pie is none of"),
-        (("--plot", "a.txt"), "--plot: a.txt ends in none of"),
+        (("--chart", "pie"), "--chart: nothing is drawn without --plot"),
+        (("--chart", "cost", "--plot", "a.html"), "--chart: an .html has all charts"),
+        (("--plot", "a.txt"), "--plot: a.txt ends in none of .png, .svg, .csv, .html"),
+        (
+            ("--plot", "/nowhere/a.html"),
+            "--plot: /nowhere/a.html can't be written (No such file or directory)",
+        ),
+        (("--measured", "nowhere.csv"), "--measured: nowhere.csv: No such file or directory; give"),
     ],
 )
 def test_a_wrong_option_is_one_error(
@@ -251,6 +258,17 @@ def test_a_pool_without_an_unknown_figure_is_asked_for(
     code, _, err = runner(capsys)("plan", "-f", unknown)
     assert code == 2
     assert "moon" in err
+
+
+@pytest.mark.parametrize("ending", [".svg", ".html"])
+def test_a_picture_is_not_written_where_a_folder_is(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, sample: str, ending: str
+) -> None:
+    folder = tmp_path / f"plan{ending}"
+    folder.mkdir()
+    code, out, err = runner(capsys)("plan", "-f", sample, *TRAFFIC, "--plot", str(folder))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: --plot: {folder} can't be written (Is a directory); ")
 
 
 def test_no_pool_two_pools_and_no_file_are_refused(

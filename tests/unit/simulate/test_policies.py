@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from hawk_api.v1alpha1.enums import Role
 from hawk_operator.cli.app import build
+from hawk_operator.cli.simulate import BOUNDS
 from hawk_operator.simulate.engine import Settings
 from hawk_operator.simulate.generate import RAG, Stream, steady
 from hawk_operator.simulate.meter import Gauges
@@ -129,18 +131,26 @@ def test_the_command_writes_a_picture(tmp_path):
     assert target.read_bytes().startswith(b"\x89PNG")
 
 
+CPU_POOL = str(Path(__file__).parents[3] / "docs/samples/opt-125m-cpu.yaml")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("--trace", "nowhere.csv"), "--trace: nowhere.csv: No such file"),
         (("--trace", "rag", "--policy", "best"), "--policy: 'best' is unknown"),
-        (("--trace", "rag", "--seconds", "nan"), "--seconds: nan is out of range; give a number above 0"),
+        (("--trace", "rag", "--seconds", "nan"), "--seconds: nan is out of range; give a number from 1"),
         (
             ("--trace", "rag", "--ttft-stretch", "-1"),
-            "--ttft-stretch: -1.0 is out of range; give a number from",
+            "--ttft-stretch: -1 is out of range; give a number from",
         ),
         (("--trace", "rag", "--plot", "x.pdf"), "--plot: x.pdf ends in neither .png nor .svg; choose"),
-        (("--trace", "rag", "--plot", "nowhere/x.png"), "--plot: there is no folder nowhere; make it"),
+        (("--trace", "rag", "--plot", "nowhere/x.png"), "--plot: nowhere/x.png: No such file"),
+        (("--trace", "rag", "--plot", "/proc/x.png"), "--plot: /proc/x.png: "),
+        (("--trace", "rag", "--ttft-stretch", "0"), "--ttft-stretch: 0 is out of range"),
+        (("--trace", "rag", "--seconds", "1"), "too short to score; 40 s from the first request"),
+        (("--trace", "rag", "--pool", CPU_POOL), "--pool: group prefill has no acceleratorClass; name one"),
+        (("--trace", "rag", "--policy", "fixed:0:1"), "--policy: 'fixed:0:1' has no ratio of counts"),
         (("--trace", "rag", "--pool", "nowhere.yaml"), "nowhere.yaml"),
     ],
 )
@@ -149,3 +159,48 @@ def test_the_command_names_what_is_wrong(words, said):
 
     assert done.exit_code == 2
     assert said in done.stderr
+    assert done.stdout == ""
+    assert done.stderr.count(";") <= 2
+
+
+@pytest.mark.parametrize("option", sorted(BOUNDS))
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1", "1e300", "-1e300"])
+def test_no_number_is_simulated_that_is_out_of_range(option, value):
+    name = "--" + option.replace("_", "-")
+    done = command("--trace", "rag", f"{name}={value}")
+
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"error: {name}: ")
+    assert "give a number from" in done.stderr
+
+
+def test_a_trace_of_one_request_is_too_short(tmp_path):
+    trace = tmp_path / "one.csv"
+    trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,10,10\n")
+    done = command("--trace", str(trace))
+
+    assert done.exit_code == 2
+    assert "one.csv spans 0 s, too short to score" in done.stderr
+
+
+def test_a_picture_where_a_folder_is_is_refused_before_the_runs(tmp_path):
+    folder = tmp_path / "ratio.svg"
+    folder.mkdir()
+    done = command("--trace", "rag", "--plot", str(folder))
+
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"error: --plot: {folder}: Is a directory; ")
+
+
+def test_a_table_is_printed_though_its_picture_fails(tmp_path, monkeypatch):
+    def broken(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("hawk_operator.simulate.plot.over_time", broken)
+    target = tmp_path / "ratio.svg"
+    done = command("--trace", "rag", "--seconds", "60", "--no-oracle", "--plot", str(target))
+
+    assert done.exit_code == 1
+    assert "hawk" in done.stdout
+    assert "No space left on device" in done.stderr
+    assert not target.exists()

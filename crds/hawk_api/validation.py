@@ -16,6 +16,7 @@ from hawk_api.base import API_VERSION, DNS_LABEL, DNS_SUBDOMAIN, Model
 from hawk_api.policy.violation import error, suggestion
 from hawk_api.v1alpha1 import KINDS, AcceleratorClassSpec, HawkPool
 from hawk_api.v1alpha1.group import NOTATION
+from hawk_api.v1alpha1.scaling import URL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -129,6 +130,7 @@ def _message(detail: ErrorDetails, obj: Mapping[str, Any]) -> str:
 _FORMS = {
     DNS_LABEL: "use lower-case letters, digits and '-', with a letter or digit at both ends",
     DNS_SUBDOMAIN: "use lower-case letters, digits, '-' and '.', with a letter or digit at both ends",
+    URL: "write http://host:port or https://host:port, with an IPv6 address in brackets",
     NOTATION: "write axes l c b h s d with an optional level, in brackets where paged, such as '[s1] h s0 d'",
 }
 

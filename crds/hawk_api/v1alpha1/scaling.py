@@ -12,6 +12,9 @@ from hawk_api.quantity import PositiveQuantity, Quantity
 from hawk_api.ratio import Ratio
 from hawk_api.v1alpha1.enums import BurstReserve, Engine, Fallback, OnFailure, QueueOrder, ScalingMode, Verify
 
+URL = r"^https?://([^\s/@]+@)?(\[[0-9A-Fa-f:.]+\]|[^\s/:?#@\[\]]+)(:[0-9]{1,5})?(/\S*)?$"
+"""A scheme, perhaps a user, a name or an address (IPv6 in brackets), perhaps a port and a path."""
+
 Query = Annotated[str, Field(min_length=1, max_length=2048)]
 
 
@@ -43,7 +46,7 @@ class Objectives(Model):
 class PrometheusSpec(Model):
     """Where metrics are read."""
 
-    url: Annotated[str, Field(min_length=1, max_length=2048, pattern=r"^https?://[^\s/]+(/\S*)?$")]
+    url: Annotated[str, Field(min_length=1, max_length=2048, pattern=URL)]
     """Base address, without /api/v1."""
     timeout: Duration = 5.0
     """Longest wait for one answer."""

@@ -137,7 +137,7 @@ SHAPES: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"traffic": {"prometheus": {"url": "p:9090"}}},
-        "spec.traffic.prometheus.url: 'p:9090' is not well formed; it must match",
+        "spec.traffic.prometheus.url: 'p:9090' is not well formed; write http://host:port or",
     ),
     ({"drain": None}, "spec.drain: None is not an object; write its fields"),
 ]
@@ -195,3 +195,25 @@ def test_what_is_written_can_be_read() -> None:
 
     assert HawkNode.model_validate(node.to_dict()) == node
     assert HawkPool.model_validate(parse(manifest()).to_dict()) == parse(manifest())
+
+
+@pytest.mark.parametrize(
+    ("url", "valid"),
+    [
+        ("http://prometheus.monitoring:9090", True),
+        ("https://prometheus/prefix/", True),
+        ("http://user:word@prometheus:9090", True),
+        ("http://[2001:db8::1]:9090/x", True),
+        ("http://10.0.0.1", True),
+        ("http://PROM:bad:prometheus.monitoring:9090", False),
+        ("http://prometheus:port", False),
+        ("http://prometheus:", False),
+        ("http://2001:db8::1:9090", False),
+        ("http://[x", False),
+        ("http://", False),
+    ],
+)
+def test_the_url_of_the_metrics_has_one_host_and_at_most_one_port(url: str, valid: bool) -> None:
+    found = validate(manifest(traffic={"prometheus": {"url": url}}))
+
+    assert [violation.field for violation in found] == ([] if valid else ["spec.traffic.prometheus.url"])

@@ -14,7 +14,7 @@ from hawk_operator.payoff.amounts import amount, figure
 from hawk_operator.payoff.assumptions import Given
 from hawk_operator.payoff.checks import InputError, share
 from hawk_operator.payoff.measured import read, tables
-from hawk_operator.payoff.plan import Answer
+from hawk_operator.payoff.plan import Answer, Verdict
 from hawk_operator.payoff.plan import answer as plan_answer
 from hawk_operator.payoff.question import ask
 from hawk_operator.payoff.recommend import Recommendation, recommend
@@ -197,9 +197,20 @@ def _print_manifest(advice: Recommendation | None) -> None:
     typer.echo(yaml.safe_dump(advice.manifest, sort_keys=False), nl=False)
 
 
+def _told(verdict: str) -> str:
+    """A verdict as a sentence about splitting."""
+    match verdict:
+        case Verdict.NOTHING_MEETS:
+            return "split or not, nothing meets the objectives"
+        case Verdict.TOO_CLOSE | Verdict.UNKNOWN:
+            return f"whether splitting pays is {verdict}"
+        case _:
+            return f"splitting {verdict}"
+
+
 def _report(data: dict[str, Any], explain: bool) -> RenderableType:
     lines: list[RenderableType] = [
-        f"{data['pool']}: splitting {data['verdict']}",
+        f"{data['pool']}: {_told(data['verdict'])}",
         data["reason"],
         "",
         _candidates(data["candidates"]),

@@ -199,13 +199,13 @@ def answer(question: Question) -> Answer:
     middle = [with_capacity(one, question.scenario) for one in candidates(question.scenario)]
     outcome = judge(middle)
     elsewhere = [candidates(scenario) for scenario in corners(question)]
-    verdicts = {judge(found).verdict for found in elsewhere}
-    if verdicts - {outcome.verdict} and outcome.verdict in (Verdict.PAYS, Verdict.DOES_NOT_PAY):
-        others = ", ".join(sorted(verdicts - {outcome.verdict}))
+    others = {one.verdict: one.reason for one in map(judge, elsewhere) if one.verdict is not outcome.verdict}
+    if others and outcome.verdict in (Verdict.PAYS, Verdict.DOES_NOT_PAY):
+        told = "; ".join(f"{verdict} ({reason})" for verdict, reason in sorted(others.items()))
         outcome = replace(
             outcome,
             verdict=Verdict.TOO_CLOSE,
-            reason=f"{outcome.reason}; within the inputs' ranges the verdict is also: {others}",
+            reason=f"{outcome.verdict} ({outcome.reason}); elsewhere in the inputs' ranges {told}",
         )
     ranked = rank(middle)
     return Answer(

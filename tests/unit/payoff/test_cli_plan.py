@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -19,9 +20,7 @@ from hawk_operator.payoff.assumptions import BOUNDS
 from .cli import answered, runner
 from .pools import CLASSES, pool
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+README = Path(__file__).parents[3] / "README.md"
 TRAFFIC = ("--requests-per-second", "100", "--prompt-tokens", "2048", "--output-tokens", "256")
 
 
@@ -67,6 +66,38 @@ def test_a_plan_ranks_says_and_explains(capsys: pytest.CaptureFixture[str], samp
     assert first["most_output_tokens_per_second"] >= first["output_tokens_per_second"]
     assert first["bottleneck"]
     assert all(one["source"] for one in found["assumptions"])
+
+
+@pytest.mark.parametrize(
+    ("objectives", "first"),
+    [
+        ({"ttft": {"percentile": 95, "target": "1ms"}}, "sample: split or not, nothing meets the objectives"),
+        (
+            {"ttft": {"percentile": 95, "target": "10s"}},
+            r"sample: (splitting (pays|does not pay)|whether .*)",
+        ),
+    ],
+)
+def test_the_verdict_is_a_sentence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, objectives: dict[str, Any], first: str
+) -> None:
+    code, out, err = runner(capsys)("plan", "-f", manifest(tmp_path / "p.yaml", objectives=objectives))
+    assert (code, err) == (0, "")
+    assert re.fullmatch(first, out.splitlines()[0])
+
+
+def test_a_verdict_that_changes_within_the_ranges_names_each_with_its_reason(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The README's first pool with a step time that only the better ends of the ranges keep."""
+    text = re.search(r"```yaml\n(.*?)```", README.read_text(), re.DOTALL)
+    assert text is not None
+    demanding = tmp_path / "pool.yaml"
+    demanding.write_text(text[1].replace("1s}", "250ms}").replace("60ms}", "25ms}"))
+    found = answered(runner(capsys), "plan", "-f", str(demanding))
+    assert found["verdict"] == "too close to call"
+    assert found["reason"].startswith("does not pay (")
+    assert "; elsewhere in the inputs' ranges unknown (the price of rebellions" in found["reason"]
 
 
 def test_a_table_names_what_was_not_given(capsys: pytest.CaptureFixture[str], sample: str) -> None:

@@ -99,7 +99,7 @@ soak-transfers: $(STAMP) ## 500 transfers of random shape over shared memory and
 	@$(BIN)/python -m pytest tests/soak $(ARGS)
 
 .PHONY: soak-rdma
-soak-rdma: $(STAMP) ## 200 random faults over verbs, data checked after each (a quarter of an hour in a guest)
+soak-rdma: $(STAMP) ## 200 random faults over verbs, data checked after each (some minutes in a guest)
 	@HAWK_RDMA_FAULTS=200 $(BIN)/python -m tests.rdma test --timeout 3600 tests/rdma/test_path_faults.py --timeout=3600 $(ARGS)
 
 .PHONY: fuzz

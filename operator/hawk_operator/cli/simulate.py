@@ -46,14 +46,21 @@ def simulate(
     *,
     trace: Annotated[
         str,
-        typer.Option(help=f"A trace file (Azure, Mooncake, BurstGPT), or one of {', '.join(SCENARIOS)}."),
+        typer.Option(
+            help=f"A trace file (Azure, Mooncake, BurstGPT), or one of {', '.join(SCENARIOS)}.",
+            autocompletion=lambda: list(SCENARIOS),
+        ),
     ],
     pool: Annotated[
         Path | None, typer.Option(help="A HawkPool's manifest; a sample where absent.", show_default=False)
     ] = None,
     policy: Annotated[
         list[str] | None,
-        typer.Option(help=f"Repeats: fixed:A:B, {', '.join(POLICIES)}.", show_default="hawk"),
+        typer.Option(
+            help=f"Repeats: fixed:A:B, {', '.join(POLICIES)}.",
+            show_default="hawk",
+            autocompletion=lambda: list(POLICIES),
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of generated traffic.")] = 1,
     seconds: Annotated[

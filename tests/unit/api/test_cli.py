@@ -284,3 +284,5 @@ def test_completion_of_commands_and_options() -> None:
 
     assert "kv" in complete("hawk k")
     assert "--link-gbps" in complete("hawk kv --li")
+    assert complete("hawk simulate --policy hpa") == ["hpa", "hpa-queue"]
+    assert complete("hawk simulate --trace r") == ["rag"]

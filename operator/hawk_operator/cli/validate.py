@@ -1,7 +1,7 @@
 """hawk validate: manifests checked without a cluster, as the API server and the operator check them."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,11 +13,13 @@ from rich.table import Table
 from hawk_api import documents
 from hawk_api.base import API_VERSION
 from hawk_api.catalogue import shipped
+from hawk_api.models.resolve import resolve
 from hawk_api.policy import Severity, Violation
 from hawk_api.policy.violation import error
-from hawk_api.v1alpha1 import KINDS, AcceleratorClass, AcceleratorClassSpec
+from hawk_api.v1alpha1 import KINDS, AcceleratorClass, AcceleratorClassSpec, HawkPool
 from hawk_api.validation import validate as validate_object
 from hawk_operator.cli.output import Output, OutputOption, emit, fail, rows
+from hawk_operator.status.layouts import judge
 
 MAX_BYTES = 16_000_000
 """Largest input that is read: many times what an API server takes."""
@@ -72,13 +74,38 @@ def validate(
     ours = [document for document in given if document.is_ours]
     if not ours:
         fail(f"{', '.join(map(_shown, files))}: no object of {API_VERSION}; give a HawkPool's manifest")
-    found = [
-        (document, (*again, *validate_object(document.body, classes, maps)))
-        for document, again in _repeated(ours)
-    ]
+    found = []
+    for document, again in _repeated(ours):
+        violations = (*again, *validate_object(document.body, classes, maps))
+        if not _invalid(violations):
+            violations += _clashes(document.body, classes or {}, maps)
+        found.append((document, violations))
     emit(_report(found), output, lambda: _table(found))
-    if any(violation.severity is Severity.ERROR for _, violations in found for violation in violations):
+    if any(_invalid(violations) for _, violations in found):
         raise typer.Exit(2)
+
+
+def _invalid(violations: Sequence[Violation]) -> bool:
+    return any(violation.severity is Severity.ERROR for violation in violations)
+
+
+def _clashes(
+    body: Any, classes: Mapping[str, AcceleratorClassSpec], maps: Mapping[tuple[str, str], str]
+) -> tuple[Violation, ...]:
+    """Of a valid pool: whether each group's KV cache can become each other's, compiled as agents will."""
+    if body["kind"] != HawkPool.kind_info.kind:
+        return ()
+    spec = HawkPool.model_validate(body).spec
+    reference = spec.model.config_map_ref
+    try:
+        geometry = resolve(spec.model, maps.get((reference.name, reference.key)) if reference else None)
+    except ValueError:  # the operator looks for the text in the cluster
+        return ()
+    verdict = judge(spec, geometry, classes)
+    if verdict.status is not False:
+        return ()
+    message = f"{verdict.message}; declare a kvLayout for each group that holds the model's KV cache"
+    return (error("spec.groups", message, verdict.reason),)
 
 
 def load(path: Path) -> Iterator[Document]:
@@ -168,7 +195,7 @@ def _config_maps_in(given: Sequence[Document]) -> dict[tuple[str, str], str]:
 
 def _report(found: Sequence[tuple[Document, tuple[Violation, ...]]]) -> dict[str, Any]:
     return {
-        "valid": not any(v.severity is Severity.ERROR for _, violations in found for v in violations),
+        "valid": not any(_invalid(violations) for _, violations in found),
         "objects": [
             {
                 "file": document.file,

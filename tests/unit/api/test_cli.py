@@ -128,6 +128,20 @@ def test_invalid_manifests_are_reported_whole_with_status_2() -> None:
     assert {v["severity"] for v in checked["violations"]} == {"Error"}
 
 
+@pytest.mark.parametrize(
+    ("layout", "code"), [({"preset": "latent"}, 2), ({"notation": "s d"}, 2), ({"preset": "tiles-16x16"}, 0)]
+)
+def test_layouts_that_cannot_hold_the_model_are_refused(layout: dict[str, str], code: int) -> None:
+    body = manifest(group(), group("decode", "Decode", kvLayout=layout))
+
+    done = hawk("validate", "-", "--output", "json", stdin=yaml.safe_dump(body))
+
+    assert done.returncode == code
+    found = [one for entry in json.loads(done.stdout)["objects"] for one in entry["violations"]]
+    assert [one["field"] for one in found if one["severity"] == "Error"] == ["spec.groups"] * bool(code)
+    assert not code or "prefill to decode: " in found[0]["message"]
+
+
 def test_the_table_names_field_and_remedy() -> None:
     done = hawk("validate", "-", stdin=yaml.safe_dump(manifest(group(replicas={"min": 3, "max": 1}))))
 

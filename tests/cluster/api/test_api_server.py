@@ -124,7 +124,16 @@ def test_short_names_and_categories(cluster: Cluster, namespace: str) -> None:
 
     for words in ("hp", "hawkpools", "all", "hawk"):
         assert "pool" in cluster.kubectl("get", words, "-n", namespace, "-o", "name")
-    assert cluster.kubectl("get", "hn", "-o", "name") == ""
+    node = f"node-{namespace}"
+    create(
+        cluster,
+        namespace,
+        {"apiVersion": "hawkpool.dev/v1alpha1", "kind": "HawkNode", "metadata": {"name": node}},
+    )
+    try:
+        assert f"hawknode.hawkpool.dev/{node}" in cluster.kubectl("get", "hn", "-o", "name").split()
+    finally:
+        cluster.kubectl("delete", "hawknode", node, "--timeout=60s")
     assert isinstance(cluster.get("ac")["items"], list)
 
 

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from hawk_api import duration
 from hawk_api.catalogue import shipped
-from hawk_api.models import resolve
 from hawk_api.policy import Severity
 from hawk_api.quantity import parse as parse_quantity
-from hawk_api.v1alpha1 import AcceleratorClass, AcceleratorClassSpec, HawkPool
+from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPool
 from hawk_api.validation import validate
 from hawk_operator.cli.cluster import connect
-from hawk_operator.cli.validate import load
+from hawk_operator.cli.validate import classes_in, config_maps_in, geometry_of, load
 from hawk_operator.payoff.assumptions import Given
 from hawk_operator.payoff.checks import InputError, within
 from hawk_operator.payoff.live import given_by_status
@@ -93,33 +92,17 @@ def from_cluster(reference: str) -> Subject:
 
 
 def _subject(body: dict[str, Any], bodies: Sequence[dict[str, Any]], measured: Given) -> Subject:
-    classes = {**shipped(), **_classes(bodies)}
-    maps = {
-        (str(one.get("metadata", {}).get("name")), str(key)): str(text)
-        for one in bodies
-        if one.get("kind") == "ConfigMap"
-        for key, text in (one.get("data") or {}).items()
-    }
+    classes = {**shipped(), **classes_in(bodies)}
+    maps = config_maps_in(bodies)
     for violation in validate(body, classes, maps):
         if violation.severity is Severity.ERROR:
             raise InputError(violation.field, violation.message, "hawk validate lists all findings")
     pool = HawkPool.model_validate(body)
-    reference = pool.spec.model.config_map_ref
-    text = maps.get((reference.name, reference.key)) if reference else None
     try:
-        geometry = resolve(pool.spec.model, text)
+        geometry = geometry_of(pool.spec.model, maps)
     except ValueError as error:
         raise InputError("spec.model", str(error), "hawk kv --list prints the known models") from error
     return Subject(body, pool, classes, geometry, measured)
-
-
-def _classes(bodies: Sequence[dict[str, Any]]) -> dict[str, AcceleratorClassSpec]:
-    made = [
-        AcceleratorClass.model_validate(body)
-        for body in bodies
-        if body.get("kind") == "AcceleratorClass" and not validate(body)
-    ]
-    return {one.metadata.name: one.spec for one in made}
 
 
 def assumed(given: Given, texts: Sequence[str]) -> Given:

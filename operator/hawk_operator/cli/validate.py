@@ -1,7 +1,7 @@
 """hawk validate: manifests checked without a cluster, as the API server and the operator check them."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,10 +13,10 @@ from rich.table import Table
 from hawk_api import documents
 from hawk_api.base import API_VERSION
 from hawk_api.catalogue import shipped
-from hawk_api.models.resolve import resolve
+from hawk_api.models import Geometry, resolve
 from hawk_api.policy import Severity, Violation
 from hawk_api.policy.violation import error
-from hawk_api.v1alpha1 import KINDS, AcceleratorClass, AcceleratorClassSpec, HawkPool
+from hawk_api.v1alpha1 import KINDS, AcceleratorClass, AcceleratorClassSpec, HawkPool, ModelSpec
 from hawk_api.validation import validate as validate_object
 from hawk_operator.cli.output import Output, OutputOption, emit, fail, rows
 from hawk_operator.status.layouts import judge
@@ -69,8 +69,9 @@ def validate(
     Objects of other API groups are skipped; AcceleratorClasses and ConfigMaps in the files count as known.
     """
     given = [document for file in files for document in load(file)]
-    classes = None if no_classes else {**shipped(), **_classes_in(given)}
-    maps = _config_maps_in(given)
+    bodies = [document.body for document in given]
+    classes = None if no_classes else {**shipped(), **classes_in(bodies)}
+    maps = config_maps_in(bodies)
     ours = [document for document in given if document.is_ours]
     if not ours:
         fail(f"{', '.join(map(_shown, files))}: no object of {API_VERSION}; give a HawkPool's manifest")
@@ -96,9 +97,8 @@ def _clashes(
     if body["kind"] != HawkPool.kind_info.kind:
         return ()
     spec = HawkPool.model_validate(body).spec
-    reference = spec.model.config_map_ref
     try:
-        geometry = resolve(spec.model, maps.get((reference.name, reference.key)) if reference else None)
+        geometry = geometry_of(spec.model, maps)
     except ValueError:  # the operator looks for the text in the cluster
         return ()
     verdict = judge(spec, geometry, classes)
@@ -172,25 +172,30 @@ def _repeated(given: Sequence[Document]) -> Iterator[tuple[Document, tuple[Viola
         yield document, () if first is document else (error("metadata.name", message),)
 
 
-def _classes_in(given: Sequence[Document]) -> dict[str, AcceleratorClassSpec]:
-    """The valid AcceleratorClasses among the documents; invalid ones are reported as what they are."""
+def classes_in(bodies: Iterable[Any]) -> dict[str, AcceleratorClassSpec]:
+    """The valid AcceleratorClasses among objects by name; invalid ones are reported as what they are."""
     found = {}
-    for document in given:
-        body = document.body
+    for body in bodies:
         if isinstance(body, dict) and body.get("kind") == "AcceleratorClass" and not validate_object(body):
             made = AcceleratorClass.model_validate(body)
             found[made.metadata.name] = made.spec
     return found
 
 
-def _config_maps_in(given: Sequence[Document]) -> dict[tuple[str, str], str]:
+def config_maps_in(bodies: Iterable[Any]) -> dict[tuple[str, str], str]:
+    """The texts of the ConfigMaps among objects, by name and key."""
     found = {}
-    for document in given:
-        body = document.body
+    for body in bodies:
         if isinstance(body, dict) and body.get("kind") == "ConfigMap" and isinstance(body.get("data"), dict):
             name = str((body.get("metadata") or {}).get("name"))
             found.update({(name, str(key)): str(text) for key, text in body["data"].items()})
     return found
+
+
+def geometry_of(model: ModelSpec, maps: Mapping[tuple[str, str], str]) -> Geometry:
+    """A model's geometry, its configMapRef looked up in `maps`. ValueError as `resolve` raises it."""
+    reference = model.config_map_ref
+    return resolve(model, maps.get((reference.name, reference.key)) if reference else None)
 
 
 def _report(found: Sequence[tuple[Document, tuple[Violation, ...]]]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hawk_agent.streaming.outcome import Outcome
+    from hawk_agent.transfer.outcome import Outcome
 
 
 class HawkAgentError(Exception):

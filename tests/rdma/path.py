@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hawk_agent.memory.region import Region
+from hawk_agent.metrics import Metrics
 from hawk_agent.plans import Costs
-from hawk_agent.service.metrics import Metrics
-from hawk_agent.streaming import chunks as chunking
-from hawk_agent.streaming.translation import Selection, Translation
+from hawk_agent.transfer import chunks as chunking
+from hawk_agent.transfer.translation import Selection, Translation
 from hawk_agent.transports.verbs.library import LIBRARY
 from hawk_agent.transports.verbs.transport import Verbs
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from hawk_agent.layouts import Layout
-    from hawk_agent.streaming.chunks import Chunk
+    from hawk_agent.transfer.chunks import Chunk
     from hawk_agent.transports.verbs.ends import Destination, Source
 
 SENTINEL = 0xEE

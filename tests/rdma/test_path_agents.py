@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from hawk_agent.client import Engine, layer_events
-from hawk_agent.streaming.outcome import Outcome
+from hawk_agent.transfer.outcome import Outcome
 from tests.support.ports import Ports
 from tests.support.supervisor import Supervisor
 from tests.support.waiting import until

@@ -14,8 +14,7 @@ import pytest
 
 from hawk_agent.errors import TransportError
 from hawk_agent.layouts import Layout
-from hawk_agent.memory.registration import DESTINATION, GATHERED, WINDOWED
-from hawk_agent.streaming import chunks as chunking
+from hawk_agent.transfer import chunks as chunking
 from hawk_agent.transports.verbs import lane
 from hawk_agent.transports.verbs.errors import (
     CompletionError,
@@ -28,6 +27,7 @@ from hawk_agent.transports.verbs.errors import (
 )
 from hawk_agent.transports.verbs.fence import Kind
 from hawk_agent.transports.verbs.queue_pair import Timeouts
+from hawk_agent.transports.verbs.registration import DESTINATION, GATHERED, WINDOWED
 from hawk_agent.transports.verbs.strategy import Way
 
 from . import path

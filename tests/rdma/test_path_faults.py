@@ -20,10 +20,10 @@ import pytest
 
 from hawk_agent.errors import TransportError
 from hawk_agent.layouts import Layout
-from hawk_agent.memory.registration import DESTINATION, GATHERED
-from hawk_agent.streaming import chunks as chunking
+from hawk_agent.transfer import chunks as chunking
 from hawk_agent.transports.verbs.fence import Kind
 from hawk_agent.transports.verbs.queue_pair import Timeouts
+from hawk_agent.transports.verbs.registration import DESTINATION, GATHERED
 from hawk_agent.transports.verbs.strategy import Way
 
 from . import path

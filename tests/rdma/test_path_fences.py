@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hawk_agent.layouts import Layout
-from hawk_agent.memory.registration import DESTINATION, GATHERED, Extent
-from hawk_agent.streaming import chunks as chunking
+from hawk_agent.transfer import chunks as chunking
 from hawk_agent.transports.verbs.errors import CompletionError, PeerUnreachableError, RemoteAccessError
 from hawk_agent.transports.verbs.fence import Kind
 from hawk_agent.transports.verbs.posting import Local, Remote
 from hawk_agent.transports.verbs.queue_pair import Timeouts
+from hawk_agent.transports.verbs.registration import DESTINATION, GATHERED, Extent
 from hawk_agent.transports.verbs.strategy import Way
 
 from . import path

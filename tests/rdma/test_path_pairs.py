@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hawk_agent.streaming.translation import Selection, Translation
+from hawk_agent.transfer.translation import Selection, Translation
 from hawk_agent.transports.verbs.strategy import Way
 from tests.unit.layouts.oracle import AXES, Side, translate
 from tests.unit.layouts.strategies import DTYPES, layout, pairs

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hawk_agent.layouts import Layout
 from hawk_agent.plans import Costs, Limits, calibrate, gather_writes, scatter_reads
-from hawk_agent.streaming import chunks as chunking
+from hawk_agent.transfer import chunks as chunking
 from hawk_agent.transports.verbs.strategy import Way
 
 from . import path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hawk_agent.layouts import Layout
-from hawk_agent.streaming import chunks as chunking
+from hawk_agent.transfer import chunks as chunking
 from hawk_agent.transports.verbs.errors import QueuePairStateError
 from hawk_agent.transports.verbs.queue_pair import QueuePair, Timeouts
 from hawk_agent.transports.verbs.rails import RailsExhaustedError

@@ -22,8 +22,7 @@ import numpy as np
 import pytest
 
 from hawk_agent.layouts import Layout, compile_nest
-from hawk_agent.memory import registration
-from hawk_agent.memory.registration import Access, Extent
+from hawk_agent.transports.verbs import registration
 from hawk_agent.transports.verbs.completion import Dispatcher, finish
 from hawk_agent.transports.verbs.errors import (
     CompletionError,
@@ -36,6 +35,7 @@ from hawk_agent.transports.verbs.errors import (
 )
 from hawk_agent.transports.verbs.posting import Local, Posting, Remote
 from hawk_agent.transports.verbs.queue_pair import Timeouts
+from hawk_agent.transports.verbs.registration import Access, Extent
 from hawk_agent.transports.verbs.windows import Window
 from tests.unit.verbs.ends import Pair, drain
 
@@ -184,7 +184,7 @@ def test_a_link_that_goes_down(bench: Bench, rxa: Port, rxb: Port):
 CHILD = """
 import sys
 import numpy as np
-from hawk_agent.memory import registration
+from hawk_agent.transports.verbs import registration
 from hawk_agent.transports.verbs import device
 from hawk_agent.transports.verbs.queue_pair import EndpointInfo
 from tests.unit.verbs.ends import BOTH, End

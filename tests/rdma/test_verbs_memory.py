@@ -16,13 +16,12 @@ import numpy as np
 import pytest
 
 from hawk_agent.layouts import Layout, compile_nest
-from hawk_agent.memory import registration
 from hawk_agent.memory.mapping import F_ADD_SEALS, F_SEAL_SHRINK
-from hawk_agent.memory.registration import register
-from hawk_agent.transports.verbs import device, library
+from hawk_agent.transports.verbs import device, library, registration
 from hawk_agent.transports.verbs.completion import finish
 from hawk_agent.transports.verbs.errors import MemoryRegistrationError
 from hawk_agent.transports.verbs.posting import Local, Posting, Remote
+from hawk_agent.transports.verbs.registration import register
 from tests.unit.verbs.ends import Pair
 
 from .test_verbs_transfer import PATIENT, infos

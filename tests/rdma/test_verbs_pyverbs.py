@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hawk_agent.layouts import Layout, compile_nest
-from hawk_agent.memory import registration
+from hawk_agent.transports.verbs import registration
 from hawk_agent.transports.verbs.completion import finish
 from hawk_agent.transports.verbs.posting import Local, Posting, Remote
 from hawk_agent.transports.verbs.queue_pair import EndpointInfo

@@ -21,7 +21,7 @@ import pytest
 
 from hawk_agent.client import allocate
 from hawk_agent.layouts import PRESETS, Layout
-from hawk_agent.streaming.outcome import Outcome
+from hawk_agent.transfer.outcome import Outcome
 from tests.unit.agent.house import house, off
 from tests.unit.layouts.oracle import Side, translate
 from tests.unit.layouts.strategies import DTYPES

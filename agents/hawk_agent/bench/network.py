@@ -27,11 +27,11 @@ from hawk_agent.bench.copying import memory, named
 from hawk_agent.bench.errors import BenchError
 from hawk_agent.bench.measure import Taken, interleave
 from hawk_agent.bench.workload import workload
+from hawk_agent.net import sockets
+from hawk_agent.net.reading import Reader
 from hawk_agent.protocol import peer_pb2
-from hawk_agent.service import sockets
-from hawk_agent.streaming.chunks import Chunk
-from hawk_agent.streaming.translation import Selection, Translation
-from hawk_agent.transports.reading import Reader
+from hawk_agent.transfer.chunks import Chunk
+from hawk_agent.transfer.translation import Selection, Translation
 from hawk_agent.transports.tcp import Tcp
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from hawk_agent.errors import (
     by_name,
 )
 from hawk_agent.protocol import engine_pb2, framing
-from hawk_agent.streaming.outcome import from_wire
+from hawk_agent.transfer.outcome import from_wire
 
 GRACE_SECONDS = 5.0
 """How much longer than the agent's own time-out the client waits for its reply."""

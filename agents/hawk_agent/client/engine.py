@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from hawk_agent.client.connection import Connection
 from hawk_agent.errors import BadRequestError, EventsRequiredError, TransferFailedError
 from hawk_agent.protocol import common_pb2, engine_pb2
-from hawk_agent.streaming.outcome import Outcome, from_wire
+from hawk_agent.transfer.outcome import Outcome, from_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hawk_agent.memory.region import Region
     from hawk_agent.protocol import peer_pb2
     from hawk_agent.service.links import Facts
-    from hawk_agent.transports.base import RailFacts
+    from hawk_agent.transfer.transport import RailFacts
 
 MAX_REGIONS: Final = 64
 MAX_PROBLEMS: Final = 16

@@ -17,20 +17,20 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from hawk_agent.memory.region import Region, Regions
+from hawk_agent.metrics import Metrics
 from hawk_agent.protocol import common_pb2, engine_pb2, peer_pb2
 from hawk_agent.service.canary import Canaries
 from hawk_agent.service.engines import EngineServer
 from hawk_agent.service.links import Link, Links
 from hawk_agent.service.listening import open_peers, open_transports
-from hawk_agent.service.metrics import Metrics
 from hawk_agent.service.peers import PeerService
 from hawk_agent.service.pools import NOTHING, PoolTerms, Usage
 from hawk_agent.service.sends import Sends
 from hawk_agent.service.settings import PROTOCOL, Settings, host_id
-from hawk_agent.streaming import translation as translations
-from hawk_agent.streaming.outcome import Outcome
 from hawk_agent.streaming.receiver import Receiver
 from hawk_agent.streaming.table import Held, LeaseTable
+from hawk_agent.transfer import translation as translations
+from hawk_agent.transfer.outcome import Outcome
 from hawk_agent.transports.calibration import machine
 from hawk_agent.transports.faults import equip
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hawk_agent.service.engine_identity import Reviewer
-    from hawk_agent.transports.base import Transport
+    from hawk_agent.transfer.transport import Transport
 
 log = logging.getLogger(__name__)
 

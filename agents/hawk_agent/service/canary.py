@@ -12,9 +12,9 @@ from hawk_agent.errors import HawkAgentError, LimitReachedError
 from hawk_agent.memory import mapping
 from hawk_agent.memory.region import Region
 from hawk_agent.protocol import common_pb2, engine_pb2, peer_pb2
-from hawk_agent.streaming import translation as translations
 from hawk_agent.streaming.job import Job
 from hawk_agent.streaming.lease import State, Terms
+from hawk_agent.transfer import translation as translations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import DecodeError
 
 from hawk_agent.errors import FrameError, HawkAgentError, LimitReachedError, TransferFailedError
+from hawk_agent.net import sockets
 from hawk_agent.protocol import engine_pb2, framing
-from hawk_agent.service import sockets
 from hawk_agent.service.requests import Requests
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hawk_agent.errors import LayoutMismatchError
 from hawk_agent.layouts import LayoutError, mismatches
-from hawk_agent.streaming import translation as translations
+from hawk_agent.transfer import translation as translations
 from hawk_api.reasons import Reason
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from hawk_agent.service import sockets
+from hawk_agent.net import sockets
 from hawk_api import addresses
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from hawk_agent.identity import Files
-    from hawk_agent.service.metrics import Metrics
+    from hawk_agent.metrics import Metrics
     from hawk_agent.service.settings import PeerAddress
     from hawk_agent.streaming.report import Report
 

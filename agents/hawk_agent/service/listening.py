@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import contextlib
     from concurrent.futures import ThreadPoolExecutor
 
-    from hawk_agent.service.metrics import Metrics
+    from hawk_agent.metrics import Metrics
     from hawk_agent.service.peers import PeerService
     from hawk_agent.service.settings import Settings
-    from hawk_agent.transports.base import Transport
+    from hawk_agent.transfer.transport import Transport
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from hawk_agent.protocol import engine_pb2, peer_pb2, peer_pb2_grpc
 from hawk_agent.service import handshake
 from hawk_agent.streaming.incoming import pump as carry
 from hawk_agent.streaming.lease import State
-from hawk_agent.streaming.outcome import Outcome, outcome_of
+from hawk_agent.transfer.outcome import Outcome, outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

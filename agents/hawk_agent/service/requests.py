@@ -18,8 +18,8 @@ from hawk_agent.service.engine_identity import check_node, check_register
 from hawk_agent.service.pools import NOTHING
 from hawk_agent.service.settings import PROTOCOL
 from hawk_agent.streaming.lease import State
-from hawk_agent.streaming.outcome import Outcome
 from hawk_agent.streaming.report import Report
+from hawk_agent.transfer.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -13,11 +13,11 @@ import grpc
 from hawk_agent.errors import BadRequestError, EventsRequiredError, LimitReachedError
 from hawk_agent.memory.mapping import is_event
 from hawk_agent.protocol import engine_pb2, peer_pb2
-from hawk_agent.streaming import translation as translations
 from hawk_agent.streaming.job import Job
-from hawk_agent.streaming.outcome import Outcome
 from hawk_agent.streaming.report import Report
 from hawk_agent.streaming.sender import Outgoing
+from hawk_agent.transfer import translation as translations
+from hawk_agent.transfer.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

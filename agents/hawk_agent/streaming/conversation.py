@@ -14,7 +14,7 @@ import grpc
 
 from hawk_agent.errors import HawkAgentError
 from hawk_agent.protocol import peer_pb2
-from hawk_agent.streaming.outcome import Outcome, from_wire
+from hawk_agent.transfer.outcome import Outcome, from_wire
 
 if TYPE_CHECKING:
     Call = grpc.aio.StreamStreamCall[peer_pb2.FromSender, peer_pb2.FromReceiver]

@@ -16,22 +16,21 @@ from typing import TYPE_CHECKING
 
 from hawk_agent.errors import LayoutMismatchError, TransportTimeoutError
 from hawk_agent.protocol import peer_pb2
-from hawk_agent.streaming import chunks as chunking
 from hawk_agent.streaming import lease as leases
-from hawk_agent.streaming import translation as translations
-from hawk_agent.streaming.outcome import Outcome, from_wire, outcome_of
 from hawk_agent.streaming.verification import digest_bytes, mismatch, sample_of
-from hawk_agent.transports.base import Work
+from hawk_agent.transfer import chunks as chunking
+from hawk_agent.transfer import translation as translations
+from hawk_agent.transfer.outcome import Outcome, from_wire, outcome_of
+from hawk_agent.transfer.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from concurrent.futures import ThreadPoolExecutor
 
-    from hawk_agent.service.metrics import Metrics
+    from hawk_agent.metrics import Metrics
     from hawk_agent.streaming.table import Held, LeaseTable
-    from hawk_agent.streaming.translation import Translation
-    from hawk_agent.transports.base import DestinationEnd, Transport
-    from hawk_agent.transports.calibration import Forecast
+    from hawk_agent.transfer.translation import Translation
+    from hawk_agent.transfer.transport import DestinationEnd, Forecast, Transport
 
 log = logging.getLogger(__name__)
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from hawk_agent.errors import TransportError, TransportTimeoutError
 from hawk_agent.protocol.framing import close_all
-from hawk_agent.streaming import chunks as chunking
 from hawk_agent.streaming import lease as leases
+from hawk_agent.transfer import chunks as chunking
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hawk_agent.memory.region import Region
     from hawk_agent.protocol import engine_pb2
-    from hawk_agent.streaming.translation import Translation
+    from hawk_agent.transfer.translation import Translation
 
 
 class Job:

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from hawk_agent.errors import BadRequestError, HawkAgentError, StaleEpochError, UnknownLeaseError
 from hawk_agent.streaming import lease as leases
 from hawk_agent.streaming.incoming import Incoming
-from hawk_agent.streaming.outcome import Outcome, outcome_of
+from hawk_agent.transfer.outcome import Outcome, outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from concurrent.futures import ThreadPoolExecutor
 
+    from hawk_agent.metrics import Metrics
     from hawk_agent.protocol import peer_pb2
-    from hawk_agent.service.metrics import Metrics
     from hawk_agent.streaming.table import Held, LeaseTable
-    from hawk_agent.transports.base import Transport
+    from hawk_agent.transfer.transport import Transport
 
 SLACK_SECONDS = 2.0
 """How much longer than the sender the receiver holds a complete lease by itself."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hawk_agent.protocol import engine_pb2
-from hawk_agent.streaming.outcome import Outcome, from_wire
+from hawk_agent.transfer.outcome import Outcome, from_wire
 
 if TYPE_CHECKING:
-    from hawk_agent.streaming.chunks import Arrival
+    from hawk_agent.transfer.chunks import Arrival
 
 
 @dataclass(frozen=True, slots=True)

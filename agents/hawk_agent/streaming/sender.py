@@ -18,7 +18,6 @@ import grpc
 
 from hawk_agent.errors import BadRequestError, HawkAgentError, LinkDownError, TransportTimeoutError
 from hawk_agent.protocol import peer_pb2
-from hawk_agent.streaming import chunks as chunking
 from hawk_agent.streaming import lease as leases
 from hawk_agent.streaming.conversation import (
     ANSWER_SECONDS,
@@ -29,18 +28,19 @@ from hawk_agent.streaming.conversation import (
     SilenceError,
 )
 from hawk_agent.streaming.job import Job, fired
-from hawk_agent.streaming.outcome import Outcome, from_wire, outcome_of
 from hawk_agent.streaming.report import Report
-from hawk_agent.streaming.translation import to_wire
 from hawk_agent.streaming.verification import digest_bytes, mismatch, sample_of
-from hawk_agent.transports.base import Work
+from hawk_agent.transfer import chunks as chunking
+from hawk_agent.transfer.outcome import Outcome, from_wire, outcome_of
+from hawk_agent.transfer.translation import to_wire
+from hawk_agent.transfer.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from concurrent.futures import ThreadPoolExecutor
 
     from hawk_agent.protocol import peer_pb2_grpc
-    from hawk_agent.transports.base import SourceEnd, Transport
+    from hawk_agent.transfer.transport import SourceEnd, Transport
 
     Call = grpc.aio.StreamStreamCall[peer_pb2.FromSender, peer_pb2.FromReceiver]
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from hawk_agent.memory.region import Region
     from hawk_agent.protocol import common_pb2
-    from hawk_agent.streaming.chunks import Progress
-    from hawk_agent.streaming.translation import Selection
+    from hawk_agent.transfer.chunks import Progress
+    from hawk_agent.transfer.translation import Selection
 
 MAX_LEASES = 4096
 MAX_TOMBSTONES = 4096

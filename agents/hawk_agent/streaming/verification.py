@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hawk_agent.protocol import common_pb2
 
 if TYPE_CHECKING:
-    from hawk_agent.streaming.chunks import Chunk
+    from hawk_agent.transfer.chunks import Chunk
 
 SAMPLE = 256
 """A sampled digest looks at one stripe of 4 KiB in so many: one or two per cent of the copy's time.

@@ -1,1 +1,1 @@
-"""Ways to bring a chunk's bytes from a source to a destination, each behind the interface of `base`."""
+"""Ways to bring a chunk from a source to a destination, each behind the interface of `transfer.transport`."""

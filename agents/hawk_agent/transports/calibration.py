@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -13,14 +13,6 @@ from hawk_agent.plans import Costs, calibrate
 
 _SAMPLE: Final = 16 << 20
 _PIECE: Final = 256 << 10
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """What the cost model says of a transfer before it begins; compared with what was measured."""
-
-    strategy: str
-    seconds: float
 
 
 @lru_cache(maxsize=1)

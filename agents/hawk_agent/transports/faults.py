@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Final
 
 from hawk_agent.errors import BadRequestError
 from hawk_agent.layouts import compile_nest
-from hawk_agent.transports.base import DestinationEnd, RailFacts, SourceEnd, Transport
+from hawk_agent.transfer.transport import DestinationEnd, RailFacts, SourceEnd, Transport
 
 if TYPE_CHECKING:
     from hawk_agent.layouts import Nest
     from hawk_agent.memory.region import Region
     from hawk_agent.protocol import peer_pb2
-    from hawk_agent.streaming.chunks import Chunk
-    from hawk_agent.streaming.translation import Buffer, Translation
-    from hawk_agent.transports.calibration import Forecast
+    from hawk_agent.transfer.chunks import Chunk
+    from hawk_agent.transfer.translation import Buffer, Translation
+    from hawk_agent.transfer.transport import Forecast
 
 VARIABLE: Final = "HAWK_FAULT"
 FAULTS: Final = ("drop-chunk", "swap-heads", "corrupt")

@@ -1,7 +1,7 @@
 """A transport inside one process: for tests of what surrounds a transport, and the shortest example of one.
 
-It keeps every promise of `base`, and it can be told to fail: the n-th `send` or `receive` raises
-TransportError.
+It keeps every promise of `transfer.transport`, and it can be told to fail: the n-th `send` or `receive`
+raises TransportError.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 
 from hawk_agent.errors import TransportError
 from hawk_agent.protocol import peer_pb2
-from hawk_agent.transports.base import DestinationEnd, SourceEnd, Transport, Work
+from hawk_agent.transfer.transport import DestinationEnd, SourceEnd, Transport
+from hawk_agent.transfer.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from hawk_agent.memory.region import Region
-    from hawk_agent.streaming.chunks import Chunk
-    from hawk_agent.streaming.translation import Translation
+    from hawk_agent.transfer.chunks import Chunk
+    from hawk_agent.transfer.translation import Translation
 
 _offered: dict[bytes, Region] = {}
 

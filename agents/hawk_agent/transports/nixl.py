@@ -32,8 +32,9 @@ from hawk_agent.layouts.buffers import as_bytes
 from hawk_agent.layouts.schedule import schedule
 from hawk_agent.plans import Limits, Strategy, choose, lists, strategies
 from hawk_agent.protocol import peer_pb2
-from hawk_agent.transports.base import STOP_SECONDS, DestinationEnd, SourceEnd, Transport, Work
-from hawk_agent.transports.calibration import Forecast, machine
+from hawk_agent.transfer.transport import DestinationEnd, Forecast, SourceEnd, Transport
+from hawk_agent.transfer.work import STOP_SECONDS, Work
+from hawk_agent.transports.calibration import machine
 from hawk_agent.transports.nixl_library import Library, Reading
 from hawk_agent.transports.nixl_memory import Buffer, Buffers, Opened, Peers, Registrations
 from hawk_agent.transports.nixl_notes import POLL_SECONDS, Notes
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
     from hawk_agent.layouts import Nest
     from hawk_agent.memory.region import Region
     from hawk_agent.plans import Costs
-    from hawk_agent.streaming.chunks import Chunk
-    from hawk_agent.streaming.translation import Translation
+    from hawk_agent.transfer.chunks import Chunk
+    from hawk_agent.transfer.translation import Translation
 
 ROOM: Final = 1 << 20
 """Bytes read at a time: what a buffer holds, and how soon a transfer can stop."""

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hawk_agent.errors import TransportError, TransportTimeoutError
 from hawk_agent.memory import mapping
+from hawk_agent.net import sockets
 from hawk_agent.protocol import framing, peer_pb2
-from hawk_agent.service import sockets
-from hawk_agent.transports.base import DestinationEnd, SourceEnd, Transport, Work
-from hawk_agent.transports.calibration import Forecast, machine
+from hawk_agent.transfer.transport import DestinationEnd, Forecast, SourceEnd, Transport
+from hawk_agent.transfer.work import Work
+from hawk_agent.transports.calibration import machine
 
 if TYPE_CHECKING:
     import mmap
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hawk_agent.memory.region import Region
-    from hawk_agent.streaming.chunks import Chunk
-    from hawk_agent.streaming.translation import Translation
+    from hawk_agent.transfer.chunks import Chunk
+    from hawk_agent.transfer.translation import Translation
 
 T = TypeVar("T")
 TOKEN_BYTES = 32

@@ -23,11 +23,12 @@ import struct
 from typing import TYPE_CHECKING
 
 from hawk_agent.errors import TransportError, TransportTimeoutError
+from hawk_agent.net import sockets
+from hawk_agent.net.reading import STALL_SECONDS, Reader
 from hawk_agent.protocol import peer_pb2
-from hawk_agent.service import sockets
-from hawk_agent.transports.base import DestinationEnd, SourceEnd, Transport, Work
-from hawk_agent.transports.calibration import Forecast, machine
-from hawk_agent.transports.reading import STALL_SECONDS, Reader
+from hawk_agent.transfer.transport import DestinationEnd, Forecast, SourceEnd, Transport
+from hawk_agent.transfer.work import Work
+from hawk_agent.transports.calibration import machine
 from hawk_api import addresses
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from hawk_agent.memory.region import Region
-    from hawk_agent.streaming.chunks import Chunk
-    from hawk_agent.streaming.translation import Translation
+    from hawk_agent.transfer.chunks import Chunk
+    from hawk_agent.transfer.translation import Translation
 
 TOKEN_BYTES = 32
 CONNECT_SECONDS = 5.0

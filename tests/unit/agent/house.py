@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from pathlib import Path
 
-    from hawk_agent.transports.base import Transport
+    from hawk_agent.transfer.transport import Transport
 
 GEOMETRY = {"l": 6, "c": 2, "b": 1, "h": 4, "s": 64, "d": 32}
 ROWS = "l c b h s d"

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_agent.errors import BadRequestError
-from hawk_agent.streaming import chunks
-from hawk_agent.streaming.chunks import Progress
+from hawk_agent.transfer import chunks
+from hawk_agent.transfer.chunks import Progress
 
 
 @given(layers=st.integers(1, 200), size=st.integers(0, 200))

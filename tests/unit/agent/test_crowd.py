@@ -14,14 +14,14 @@ from hawk_agent.kube import publisher
 from hawk_agent.kube.api import ApiCallError
 from hawk_agent.service.links import State
 from hawk_agent.service.settings import PeerAddress
-from hawk_agent.streaming.outcome import Outcome
+from hawk_agent.transfer.outcome import Outcome
 from hawk_agent.transports.mock import MockTransport
 from tests.unit.agent.house import GEOMETRY, ROWS, TILE, TILES, House, eventually, off, translated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from hawk_agent.streaming.chunks import Chunk
+    from hawk_agent.transfer.chunks import Chunk
 
 
 async def test_agents_of_one_host_never_share_a_port(house: House) -> None:

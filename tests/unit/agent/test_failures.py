@@ -20,13 +20,13 @@ from hawk_agent.errors import (
 )
 from hawk_agent.protocol import engine_pb2
 from hawk_agent.streaming.lease import State, Terms
-from hawk_agent.streaming.outcome import Outcome
+from hawk_agent.transfer.outcome import Outcome
 from hawk_agent.transports.faults import VARIABLE
 from hawk_agent.transports.mock import MockTransport
 from tests.unit.agent.house import GEOMETRY, PAGES, ROWS, TILE, TILES, House, eventually, off, translated
 
 if TYPE_CHECKING:
-    from hawk_agent.streaming.chunks import Chunk
+    from hawk_agent.transfer.chunks import Chunk
 
 TRANSPORTS = ["shm", "tcp"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hawk_agent.streaming.outcome import Outcome
+from hawk_agent.transfer.outcome import Outcome
 from hawk_agent.transports.calibration import machine
 from tests.unit.agent.house import House, off
 

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hawk_agent.errors import BadRequestError
 from hawk_agent.streaming import lease as leases
 from hawk_agent.streaming.lease import State, Terms
-from hawk_agent.streaming.outcome import Outcome, from_wire
+from hawk_agent.transfer.outcome import Outcome, from_wire
 
 FAILURES = [outcome for outcome in Outcome if outcome is not Outcome.SUCCESS]
 

@@ -23,7 +23,7 @@ from hawk_agent.service import handshake
 from hawk_agent.service.links import State, rest
 from hawk_agent.service.settings import PeerAddress
 from hawk_agent.streaming.lease import Terms
-from hawk_agent.streaming.outcome import Outcome
+from hawk_agent.transfer.outcome import Outcome
 from hawk_api.addresses import parse
 from hawk_api.certificates import server_name
 from hawk_api.reasons import Reason

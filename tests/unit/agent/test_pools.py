@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hawk_agent.protocol import common_pb2, engine_pb2
 from hawk_agent.service.pools import IDLE_SECONDS, NOTHING, PoolTerms, Usage, parse
 from hawk_agent.streaming.lease import Terms
-from hawk_agent.streaming.outcome import Outcome
+from hawk_agent.transfer.outcome import Outcome
 
 from .house import GEOMETRY, ROWS, eventually, house, off
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_agent.errors import TransportError
-from hawk_agent.transports import reading
-from hawk_agent.transports.reading import Reader
+from hawk_agent.net import reading
+from hawk_agent.net.reading import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ import pytest
 from hawk_agent.service.links import State
 from hawk_agent.service.settings import PeerAddress
 from hawk_agent.streaming.lease import Terms
-from hawk_agent.streaming.outcome import Outcome
+from hawk_agent.transfer.outcome import Outcome
 
 from .house import GEOMETRY, ROWS, TILE, TILES, House, eventually, house, off
 

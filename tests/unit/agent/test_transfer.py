@@ -7,7 +7,7 @@ import os
 import pytest
 
 from hawk_agent.client import layer_events
-from hawk_agent.streaming.outcome import Outcome
+from hawk_agent.transfer.outcome import Outcome
 from tests.unit.agent.house import House, off, translated
 
 TRANSPORTS = ["shm", "tcp"]

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from hawk_agent.main import parser
-from hawk_agent.memory import registration
+from hawk_agent.metrics import Metrics
 from hawk_agent.plans import Limits
-from hawk_agent.service.metrics import Metrics
-from hawk_agent.streaming.outcome import Outcome
+from hawk_agent.transfer.outcome import Outcome
 from hawk_agent.transports import nixl
 from hawk_agent.transports.verbs import (
     errors,
@@ -20,6 +19,7 @@ from hawk_agent.transports.verbs import (
     mlx5_keys,
     mlx5_model,
     posting,
+    registration,
     strategy,
 )
 from hawk_operator.cli import bench, layout

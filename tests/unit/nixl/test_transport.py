@@ -12,7 +12,7 @@ from hawk_agent.client import layer_events
 from hawk_agent.errors import BlocksBusyError, TransferFailedError, TransportError
 from hawk_agent.layouts import Layout, compile_nest
 from hawk_agent.plans import Costs
-from hawk_agent.streaming.outcome import Outcome
+from hawk_agent.transfer.outcome import Outcome
 from hawk_agent.transports import nixl, nixl_library
 from hawk_agent.transports.nixl import Nixl, decide
 from hawk_agent.transports.nixl_memory import Peers

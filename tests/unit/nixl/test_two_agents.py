@@ -21,7 +21,7 @@ from hawk_agent.bench import peers
 from hawk_agent.bench.errors import BenchError
 from hawk_agent.client import Engine, layer_events
 from hawk_agent.errors import TransferFailedError
-from hawk_agent.streaming.outcome import Outcome
+from hawk_agent.transfer.outcome import Outcome
 from tests.unit.agent.house import GEOMETRY, ROWS, TILE, TILES, Cache, open_cache, translated
 
 if TYPE_CHECKING:

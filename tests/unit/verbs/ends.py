@@ -6,12 +6,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hawk_agent.memory import registration
-from hawk_agent.memory.registration import Access
-from hawk_agent.transports.verbs import device
+from hawk_agent.transports.verbs import device, registration
 from hawk_agent.transports.verbs.completion import CompletionQueue, finish
 from hawk_agent.transports.verbs.posting import Local, Posting, Remote
 from hawk_agent.transports.verbs.queue_pair import QueuePair, Timeouts
+from hawk_agent.transports.verbs.registration import Access
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from hawk_agent.layouts import Layout, compile_nest
-from hawk_agent.memory import registration
+from hawk_agent.transports.verbs import registration
 from hawk_agent.transports.verbs.posting import Local, Posting, Remote
 
 from .ends import Pair, drain

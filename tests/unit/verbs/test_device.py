@@ -98,7 +98,7 @@ def test_without_the_extension_everything_imports_and_says_so():
     program = """
 import sys
 sys.modules["hawk_agent.transports.verbs._verbs"] = None
-from hawk_agent.memory import registration
+from hawk_agent.transports.verbs import registration
 from hawk_agent.transports.verbs import completion, device, posting, queue_pair, windows
 print(device.discover(), device.unavailable())
 """

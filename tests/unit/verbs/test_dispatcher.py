@@ -12,8 +12,7 @@ import pytest
 
 from hawk_agent.errors import TransportTimeoutError
 from hawk_agent.layouts import Layout, compile_nest
-from hawk_agent.memory import registration
-from hawk_agent.transports.verbs import completion
+from hawk_agent.transports.verbs import completion, registration
 from hawk_agent.transports.verbs.completion import Dispatcher
 from hawk_agent.transports.verbs.errors import DeviceFaultError, FlushedError, PostError, RemoteAccessError
 from hawk_agent.transports.verbs.posting import Local, Posting, Remote

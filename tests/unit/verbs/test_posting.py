@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hawk_agent.layouts import Layout, compile_nest
-from hawk_agent.memory.registration import Extent
 from hawk_agent.plans.counts import Limits, gather_writes
 from hawk_agent.transports.verbs.completion import finish
 from hawk_agent.transports.verbs.errors import PostError
 from hawk_agent.transports.verbs.posting import Local, Posting, Remote
+from hawk_agent.transports.verbs.registration import Extent
 from tests.unit.layouts.oracle import translate
 from tests.unit.layouts.strategies import DTYPES, layout, pairs
 

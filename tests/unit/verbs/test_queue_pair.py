@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from hawk_agent.layouts import Layout, compile_nest
-from hawk_agent.memory import registration
-from hawk_agent.memory.registration import Access, Extent
+from hawk_agent.transports.verbs import registration
 from hawk_agent.transports.verbs.completion import CompletionQueue, finish
 from hawk_agent.transports.verbs.errors import (
     CompletionError,
@@ -25,6 +24,7 @@ from hawk_agent.transports.verbs.errors import (
 )
 from hawk_agent.transports.verbs.posting import Local, Posting, Remote
 from hawk_agent.transports.verbs.queue_pair import QueuePair, Timeouts
+from hawk_agent.transports.verbs.registration import Access, Extent
 from hawk_agent.transports.verbs.windows import Window
 
 from .ends import BOTH, Pair, drain

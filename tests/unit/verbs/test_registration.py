@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawk_agent.memory import registration
-from hawk_agent.memory.registration import Access, Limits, cut, memlock_reason, preflight, register
-from hawk_agent.transports.verbs import device
+from hawk_agent.transports.verbs import device, registration
 from hawk_agent.transports.verbs.errors import MemoryRegistrationError
 from hawk_agent.transports.verbs.library import native
+from hawk_agent.transports.verbs.registration import Access, Limits, cut, memlock_reason, preflight, register
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

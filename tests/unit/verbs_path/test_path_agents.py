@@ -15,10 +15,10 @@ import pytest
 from hawk_agent.client import layer_events
 from hawk_agent.errors import RegionError, TransportError
 from hawk_agent.kube import status
-from hawk_agent.memory import registration
+from hawk_agent.metrics import Metrics
 from hawk_agent.plans import Costs
-from hawk_agent.service.metrics import Metrics
-from hawk_agent.streaming.outcome import Outcome
+from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transports.verbs import registration
 from hawk_agent.transports.verbs.strategy import Way
 from hawk_agent.transports.verbs.transport import Verbs
 from hawk_api.v1alpha1.hawknode import HawkNodeStatus

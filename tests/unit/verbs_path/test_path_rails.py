@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawk_agent.streaming.chunks import Chunk
+from hawk_agent.transfer.chunks import Chunk
 from hawk_agent.transports.verbs.rails import Arrivals, Ledger, RailsExhaustedError, Share, shares
 
 

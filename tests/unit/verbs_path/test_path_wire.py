@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_agent.errors import TransportError
-from hawk_agent.memory.registration import Extent
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.transports.verbs import wire
 from hawk_agent.transports.verbs.queue_pair import EndpointInfo
+from hawk_agent.transports.verbs.registration import Extent
 
 endpoints = st.builds(
     EndpointInfo,

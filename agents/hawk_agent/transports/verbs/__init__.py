@@ -5,7 +5,7 @@ The low part is a compiled extension (`_verbs`) with a thin layer of Python roun
 ```python
 infos = device.discover()                        # [] without RDMA; device.unavailable() says why
 dev = device.open(infos[0])                      # context and protection domain
-region = registration.register(dev, mapping, nbytes, registration.DESTINATION)   # hawk_agent.memory
+region = registration.register(dev, mapping, nbytes, registration.DESTINATION)
 cq = completion.CompletionQueue(dev, entries)    # holds depth + receives of all its queue pairs
 qp = queue_pair.QueuePair(dev, depth, max_sge, cq, receives=64)
 qp.connect(peer_info, registration.Access.REMOTE_WRITE, queue_pair.Timeouts())   # qp.info goes to the peer

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from hawk_agent.layouts.buffers import Blocks
     from hawk_agent.memory.region import Region
-    from hawk_agent.streaming.chunks import Chunk
-    from hawk_agent.streaming.translation import Translation
-    from hawk_agent.transports.base import Work
+    from hawk_agent.transfer.chunks import Chunk
+    from hawk_agent.transfer.translation import Translation
+    from hawk_agent.transfer.work import Work
     from hawk_agent.transports.verbs.lane import Lane
 
 

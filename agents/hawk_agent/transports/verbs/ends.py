@@ -1,4 +1,4 @@
-"""The two ends of one transfer over verbs; what they promise stands in `transports.base`.
+"""The two ends of one transfer over verbs; what they promise stands in `transfer.transport`.
 
 Pushed, the sender writes and the receiver waits for immediates. Pulled, the receiver reads as soon as a chunk
 is announced, and the sender only keeps its memory open. Completion is never looked for in memory.
@@ -11,12 +11,13 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from hawk_agent.errors import TransportError, TransportTimeoutError
-from hawk_agent.memory.registration import GATHERED, STAGING, Access
-from hawk_agent.transports.base import DestinationEnd, SourceEnd, Work
+from hawk_agent.transfer.transport import DestinationEnd, SourceEnd
+from hawk_agent.transfer.work import Work
 from hawk_agent.transports.verbs import carrying, wire
 from hawk_agent.transports.verbs.immediate import Immediate
 from hawk_agent.transports.verbs.posting import Local, Remote
 from hawk_agent.transports.verbs.rails import Arrivals, shares
+from hawk_agent.transports.verbs.registration import GATHERED, STAGING, Access
 from hawk_agent.transports.verbs.strategy import Way
 
 if TYPE_CHECKING:
@@ -24,16 +25,16 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from hawk_agent.memory.region import Region
-    from hawk_agent.memory.registration import Extent
     from hawk_agent.protocol import peer_pb2
-    from hawk_agent.streaming.chunks import Chunk
-    from hawk_agent.streaming.translation import Translation
+    from hawk_agent.transfer.chunks import Chunk
+    from hawk_agent.transfer.translation import Translation
     from hawk_agent.transports.verbs.completion import Arrival
     from hawk_agent.transports.verbs.errors import CompletionError
     from hawk_agent.transports.verbs.fence import Choice
     from hawk_agent.transports.verbs.lane import Lane
     from hawk_agent.transports.verbs.queue_pair import Timeouts
     from hawk_agent.transports.verbs.rails import Share
+    from hawk_agent.transports.verbs.registration import Extent
 
 log = logging.getLogger(__name__)
 

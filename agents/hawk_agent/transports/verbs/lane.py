@@ -12,11 +12,11 @@ import logging
 from typing import TYPE_CHECKING, Final, Literal
 
 from hawk_agent.errors import TransportError, TransportTimeoutError
-from hawk_agent.memory.registration import DESTINATION, WINDOWED, Access
 from hawk_agent.transports.verbs.completion import CompletionQueue, Dispatcher
 from hawk_agent.transports.verbs.fence import Kind
 from hawk_agent.transports.verbs.posting import Local, Posting, Remote
 from hawk_agent.transports.verbs.queue_pair import EndpointInfo, QueuePair, Timeouts
+from hawk_agent.transports.verbs.registration import DESTINATION, WINDOWED, Access
 from hawk_agent.transports.verbs.windows import Window
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from hawk_agent.layouts import Nest
     from hawk_agent.memory.region import Region
-    from hawk_agent.memory.registration import Extent, Registered
-    from hawk_agent.service.metrics import Metrics
+    from hawk_agent.metrics import Metrics
     from hawk_agent.transports.verbs.completion import Arrival
     from hawk_agent.transports.verbs.errors import CompletionError
     from hawk_agent.transports.verbs.fence import Choice
     from hawk_agent.transports.verbs.port import Port, Ring
+    from hawk_agent.transports.verbs.registration import Extent, Registered
 
 log = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from hawk_agent.layouts import Layout
-from hawk_agent.memory.registration import STAGING, Access, Registered, register
-from hawk_agent.transports.base import RailFacts
+from hawk_agent.transfer.transport import RailFacts
 from hawk_agent.transports.verbs.device import Device, describe
 from hawk_agent.transports.verbs.errors import DeviceError
 from hawk_agent.transports.verbs.fence import MOST_WINDOWS, Kind
+from hawk_agent.transports.verbs.registration import STAGING, Access, Registered, register
 
 if TYPE_CHECKING:
     from hawk_agent.memory.region import Region

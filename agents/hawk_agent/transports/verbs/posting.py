@@ -24,9 +24,9 @@ from hawk_agent.transports.verbs.library import native
 if TYPE_CHECKING:
     from hawk_agent.layouts import Nest
     from hawk_agent.layouts.buffers import Blocks
-    from hawk_agent.memory.registration import Extent
     from hawk_agent.transports.verbs.errors import CompletionError
     from hawk_agent.transports.verbs.queue_pair import QueuePair
+    from hawk_agent.transports.verbs.registration import Extent
 
 CHAIN: Final = 64
 """Requests that are built and posted in one call; their lists fit a first-level cache."""

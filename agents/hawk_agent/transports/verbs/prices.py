@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from hawk_agent.layouts import Layout, compile_nest
-from hawk_agent.memory.registration import DESTINATION, PULLED, register
 from hawk_agent.transports.verbs.completion import CompletionQueue, finish
 from hawk_agent.transports.verbs.posting import Local, Posting, Remote
 from hawk_agent.transports.verbs.queue_pair import QueuePair
+from hawk_agent.transports.verbs.registration import DESTINATION, PULLED, register
 
 if TYPE_CHECKING:
     from hawk_agent.layouts import Nest

@@ -21,9 +21,9 @@ from hawk_agent.transports.verbs.library import native
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from hawk_agent.memory.registration import Access
     from hawk_agent.transports.verbs.completion import CompletionQueue
     from hawk_agent.transports.verbs.device import Device
+    from hawk_agent.transports.verbs.registration import Access
 
 STATES: Final = ("RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR")
 FALLBACK_MTU: Final = 1024

@@ -19,7 +19,7 @@ from hawk_agent.errors import TransportError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hawk_agent.streaming.chunks import Chunk
+    from hawk_agent.transfer.chunks import Chunk
 
 
 class RailsExhaustedError(TransportError):

@@ -14,11 +14,10 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from hawk_agent.errors import BadRequestError, TransportError
-from hawk_agent.memory.registration import PULLED, STAGING, WINDOWED, preflight
 from hawk_agent.plans import Costs, Limits
 from hawk_agent.protocol import peer_pb2
-from hawk_agent.transports.base import DestinationEnd, RailFacts, SourceEnd, Transport
-from hawk_agent.transports.calibration import Forecast, machine
+from hawk_agent.transfer.transport import DestinationEnd, Forecast, RailFacts, SourceEnd, Transport
+from hawk_agent.transports.calibration import machine
 from hawk_agent.transports.verbs import wire
 from hawk_agent.transports.verbs.device import survey
 from hawk_agent.transports.verbs.ends import Destination, Source
@@ -30,6 +29,7 @@ from hawk_agent.transports.verbs.library import LIBRARY, fork_status
 from hawk_agent.transports.verbs.port import Port
 from hawk_agent.transports.verbs.prices import calibrate
 from hawk_agent.transports.verbs.queue_pair import Timeouts
+from hawk_agent.transports.verbs.registration import PULLED, STAGING, WINDOWED, preflight
 from hawk_agent.transports.verbs.strategy import Decision, Way, decide
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from hawk_agent.memory.region import Region
-    from hawk_agent.service.metrics import Metrics
-    from hawk_agent.streaming.translation import Translation
+    from hawk_agent.metrics import Metrics
+    from hawk_agent.transfer.translation import Translation
     from hawk_agent.transports.verbs.device import DeviceInfo
 
 log = logging.getLogger(__name__)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hawk_agent.memory.registration import Access, Extent
 from hawk_agent.transports.verbs.errors import DeviceError, PostError
 from hawk_agent.transports.verbs.library import native
+from hawk_agent.transports.verbs.registration import Access, Extent
 
 if TYPE_CHECKING:
-    from hawk_agent.memory.registration import Registered
     from hawk_agent.transports.verbs.device import Device
     from hawk_agent.transports.verbs.queue_pair import QueuePair
+    from hawk_agent.transports.verbs.registration import Registered
 
 
 class Window:

@@ -6,9 +6,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hawk_agent.errors import TransportError
-from hawk_agent.memory.registration import Extent
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.transports.verbs.queue_pair import EndpointInfo
+from hawk_agent.transports.verbs.registration import Extent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

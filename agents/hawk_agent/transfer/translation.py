@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from hawk_agent.layouts import Nest
     from hawk_agent.layouts.loops import Program
-    from hawk_agent.streaming.chunks import Chunk
+    from hawk_agent.transfer.chunks import Chunk
 
 MAX_BLOCKS = 1 << 18
 

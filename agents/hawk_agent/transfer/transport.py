@@ -18,26 +18,15 @@ the plan's order: the sender announces a chunk, `send`s it, and the receiver `re
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from hawk_agent.errors import TransportError, TransportTimeoutError
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from concurrent.futures import ThreadPoolExecutor
-
     from hawk_agent.memory.region import Region
     from hawk_agent.protocol import peer_pb2
-    from hawk_agent.streaming.chunks import Chunk
-    from hawk_agent.streaming.translation import Translation
-    from hawk_agent.transports.calibration import Forecast
-
-T = TypeVar("T")
-STOP_SECONDS = 10.0
+    from hawk_agent.transfer.chunks import Chunk
+    from hawk_agent.transfer.translation import Translation
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +41,14 @@ class RailFacts:
     max_wr: int | None = None
     max_message_bytes: int | None = None
     fence: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What the cost model says of a transfer before it begins; compared with what was measured."""
+
+    strategy: str
+    seconds: float
 
 
 class SourceEnd(ABC):
@@ -115,56 +112,3 @@ class Transport(ABC):
 
     def forget(self, origin: str) -> None:  # noqa: B027 -- most transports keep nothing of a peer
         """Drop what is kept of a peer's incarnation."""
-
-
-class Work:
-    """Copy work of one end, in threads, that can be stopped.
-
-    A task that awaits a thread may be cancelled while the thread goes on; the fence has to wait for the
-    thread, not for the task. So each thread is noted here until it returns.
-    """
-
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
-        self._pool = pool
-        self._stop = threading.Event()
-        self._running: set[asyncio.Future[Any]] = set()
-
-    @property
-    def stopped(self) -> bool:
-        """What a thread asks between two pieces."""
-        return self._stop.is_set()
-
-    async def run(self, function: Callable[[], T]) -> T:
-        """Run it in a thread. TransportError when the end was stopped before it began."""
-        if self._stop.is_set():
-            raise TransportError("the transfer was stopped")
-        future = asyncio.get_running_loop().run_in_executor(self._pool, self._guarded, function)
-        self._running.add(future)
-        future.add_done_callback(self._done)
-        return await asyncio.shield(future)
-
-    def _done(self, future: asyncio.Future[Any]) -> None:
-        """Forget it. Its error counts as heard: whoever waited was cancelled, or has it."""
-        self._running.discard(future)
-        if not future.cancelled():
-            future.exception()
-
-    def _guarded(self, function: Callable[[], T]) -> T:
-        if self._stop.is_set():
-            raise TransportError("the transfer was stopped")
-        return function()
-
-    def cancel(self) -> None:
-        """Ask the threads to stop at their next piece."""
-        self._stop.set()
-
-    async def drained(self) -> None:
-        """Wait until they have. TransportTimeoutError when one hasn't."""
-        self._stop.set()
-        if not self._running:
-            return
-        _, late = await asyncio.wait(set(self._running), timeout=STOP_SECONDS)
-        if late:
-            raise TransportTimeoutError(
-                f"a copy hasn't stopped within {STOP_SECONDS:g} s; its memory stays in use"
-            )

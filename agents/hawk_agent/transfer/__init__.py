@@ -1,0 +1,1 @@
+"""What streaming and the transports share: chunks, translations, outcomes, and a transport's interface."""

@@ -66,10 +66,12 @@ test-rdma: $(STAMP) ## the RDMA suite on SoftRoCE, in a guest (ARGS: pytest's ow
 	@$(if $(ARGS),,$(BIN)/python -m pytest tests/rdma/rig)
 
 .PHONY: lint
-lint: $(STAMP) ## ruff, import contracts, YAML, shell, generated files current
+lint: $(STAMP) ## ruff, import contracts, declared dependencies, YAML, shell, generated files current
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports
+	@$(BIN)/deptry .
+	@$(BIN)/deptry . --exclude '(\.venv|\.git|build|out)/' --non-dev-dependency-groups dev --ignore DEP002
 	@$(BIN)/yamllint --strict .
 	@git ls-files '*.sh' .ci/run | xargs -r $(BIN)/shellcheck
 	@for generator in $(GENERATORS); do $(BIN)/python $$generator --check; done

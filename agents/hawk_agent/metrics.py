@@ -110,8 +110,17 @@ class Metrics:
         self.proof_seconds = histogram(
             "link_proof_seconds", "A canary transfer through the data path.", _SECONDS
         )
+        self.restarts = counter(
+            "task_restarts",
+            "Work that was begun again because it failed or was cancelled, by its kind.",
+            "task",
+        )
         self.published = counter("status_writes", "Times that this agent wrote its HawkNode's status.")
         self.api_errors = counter("api_errors", "Calls to the Kubernetes API that failed, by call.", "call")
+
+    def restarted(self, name: str) -> None:
+        """Supervised work was begun again. Of its name the part without lease and address is counted."""
+        self.restarts.labels(name.split(" lease ", maxsplit=1)[0].split(" to ", maxsplit=1)[0]).inc()
 
     def lease_ended(self, held: Held) -> None:
         """A lease of this node's ended without success."""

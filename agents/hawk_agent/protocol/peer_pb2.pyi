@@ -774,20 +774,24 @@ class InquireReply(_message.Message):
     ALIVE_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
     alive: _builtins.bool
     """True while the lease waits for its acknowledgement."""
     outcome: _common_pb2.Outcome.ValueType
+    """How it ended; unset while it hasn't."""
     epoch: _builtins.str
+    message: _builtins.str
     def __init__(
         self,
         *,
         alive: _builtins.bool = ...,
         outcome: _common_pb2.Outcome.ValueType = ...,
         epoch: _builtins.str = ...,
+        message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "epoch", b"epoch", "outcome", b"outcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alive", b"alive", "epoch", b"epoch", "message", b"message", "outcome", b"outcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -841,11 +845,14 @@ class DeclineRequest(_message.Message):
     GENERATION_FIELD_NUMBER: _builtins.int
     TOKEN_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
     epoch: _builtins.str
     lease: _builtins.int
     generation: _builtins.int
     token: _builtins.bytes
     reason: _builtins.str
+    outcome: _common_pb2.Outcome.ValueType
+    """What the lease ends with unless it has ended already; aborted by the sender without."""
     def __init__(
         self,
         *,
@@ -854,10 +861,11 @@ class DeclineRequest(_message.Message):
         generation: _builtins.int = ...,
         token: _builtins.bytes = ...,
         reason: _builtins.str = ...,
+        outcome: _common_pb2.Outcome.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "generation", b"generation", "lease", b"lease", "reason", b"reason", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "generation", b"generation", "lease", b"lease", "outcome", b"outcome", "reason", b"reason", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -868,15 +876,22 @@ class DeclineReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ENDED_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
     ended: _builtins.bool
+    outcome: _common_pb2.Outcome.ValueType
+    """How it ended, now or before; unset for a ticket that stands for no lease."""
+    message: _builtins.str
     def __init__(
         self,
         *,
         ended: _builtins.bool = ...,
+        outcome: _common_pb2.Outcome.ValueType = ...,
+        message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended", b"ended"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended", b"ended", "message", b"message", "outcome", b"outcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -105,7 +105,7 @@ class PeerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Decline(self, request, context):
-        """A ticket that will not be used.
+        """A ticket that will not be used, or a transfer that its sender gives up.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

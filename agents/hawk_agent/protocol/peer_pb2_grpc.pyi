@@ -42,7 +42,7 @@ class PeerStub:
     Canary: _grpc.UnaryUnaryMultiCallable[_peer_pb2.CanaryRequest, _peer_pb2.CanaryReply]
     """A scratch lease for a proof through the real data path."""
     Decline: _grpc.UnaryUnaryMultiCallable[_peer_pb2.DeclineRequest, _peer_pb2.DeclineReply]
-    """A ticket that will not be used."""
+    """A ticket that will not be used, or a transfer that its sender gives up."""
 
 @_typing.type_check_only
 class PeerAsyncStub(PeerStub):
@@ -58,7 +58,7 @@ class PeerAsyncStub(PeerStub):
     Canary: _aio.UnaryUnaryMultiCallable[_peer_pb2.CanaryRequest, _peer_pb2.CanaryReply]  # type: ignore[assignment]
     """A scratch lease for a proof through the real data path."""
     Decline: _aio.UnaryUnaryMultiCallable[_peer_pb2.DeclineRequest, _peer_pb2.DeclineReply]  # type: ignore[assignment]
-    """A ticket that will not be used."""
+    """A ticket that will not be used, or a transfer that its sender gives up."""
 
 class PeerServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -107,6 +107,6 @@ class PeerServicer(metaclass=_abc_1.ABCMeta):
         request: _peer_pb2.DeclineRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_peer_pb2.DeclineReply, _abc.Awaitable[_peer_pb2.DeclineReply]]:
-        """A ticket that will not be used."""
+        """A ticket that will not be used, or a transfer that its sender gives up."""
 
 def add_PeerServicer_to_server(servicer: PeerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

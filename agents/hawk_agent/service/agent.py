@@ -29,6 +29,7 @@ from hawk_agent.service.sends import Sends
 from hawk_agent.service.settings import PROTOCOL, Settings, host_id
 from hawk_agent.streaming.receiver import Receiver
 from hawk_agent.streaming.table import Held, LeaseTable
+from hawk_agent.supervision import TaskSupervisor
 from hawk_agent.transfer import translation as translations
 from hawk_agent.transfer.outcome import Outcome
 from hawk_agent.transports.calibration import machine
@@ -55,6 +56,7 @@ class Agent:
         self.metrics = Metrics()
         self.regions = Regions()
         self.table = LeaseTable()
+        self.supervisor = TaskSupervisor(self.metrics.restarted)
         self.identity = peer_pb2.Identity(
             node=settings.node,
             epoch=f"{time.time_ns():016x}-{secrets.token_hex(4)}",
@@ -109,7 +111,12 @@ class Agent:
         self.transports = equip(opened)
         self.identity.transports.extend(self.transports)
         self.receiver = Receiver(
-            self.identity.epoch, self.table, self.transports, self._pools[2], self.metrics
+            self.identity.epoch,
+            self.table,
+            self.transports,
+            hashing=self._pools[2],
+            metrics=self.metrics,
+            supervisor=self.supervisor,
         )
         self.links = Links(
             self.identity,
@@ -121,12 +128,12 @@ class Agent:
             paths=self._paths,
             prove=self.canaries.prove,
             changed=self._changed,
+            supervisor=self.supervisor,
         )
-        self._stack.push_async_callback(self.canaries.close)
+        self._stack.push_async_callback(self.supervisor.close)
         self.address = await open_peers(self.settings, self._stack, PeerService(self))
-        self._tick = asyncio.create_task(self._ticking(), name="tick")
-        self._stack.push_async_callback(_cancelled, self._tick)
-        self._stack.push_async_callback(self.links.close)
+        self.supervisor.keep("tick", self._ticking)
+        self._stack.callback(self.links.close)
         engines = EngineServer(self, self.settings.socket, self.settings.socket_mode)
         await engines.start()
         self._stack.push_async_callback(engines.close)
@@ -136,7 +143,7 @@ class Agent:
 
     async def stop(self) -> None:
         """End every transfer and lease, tell the peers, close."""
-        results = self.sends.abort_all("the agent stops")
+        results = self.sends.leave_all("the agent stops")
         leases = [
             self.receiver.end(held, Outcome.ABORTED_BY_RECEIVER, "the agent stops")
             for held in self.table.live()
@@ -266,19 +273,17 @@ class Agent:
     def unhealthy(self) -> str:
         """Why this agent should be restarted; empty when it does its work."""
         idle = self.table.clock() - self._ticked
-        return f"no tick for {idle:.0f} s\n" if idle > UNHEALTHY_SECONDS else ""
+        problem = f"no tick for {idle:.0f} s" if idle > UNHEALTHY_SECONDS else self.supervisor.problem()
+        return f"{problem}\n" if problem else ""
 
     async def _ticking(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            try:
-                await self.receiver.tick()
-                if self.usage.look(self.regions, self.pools, self.table.clock()):
-                    self._changed()
-                self._count()
-                self._ticked = self.table.clock()
-            except Exception:
-                log.exception("tick")
+            self.receiver.tick()
+            if self.usage.look(self.regions, self.pools, self.table.clock()):
+                self._changed()
+            self._count()
+            self._ticked = self.table.clock()
 
     def _count(self) -> None:
         metrics = self.metrics
@@ -289,8 +294,3 @@ class Agent:
         metrics.blocks.clear()
         for region in self.regions:
             metrics.blocks.labels(region.name).set(len(region.blocks))
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

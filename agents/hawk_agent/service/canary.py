@@ -8,13 +8,14 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Final
 
-from hawk_agent.errors import HawkAgentError, LimitReachedError
+from hawk_agent.errors import LimitReachedError, LinkDownError
 from hawk_agent.memory import mapping
 from hawk_agent.memory.region import Region
 from hawk_agent.protocol import common_pb2, engine_pb2, peer_pb2
 from hawk_agent.streaming.job import Job
 from hawk_agent.streaming.lease import State, Terms
 from hawk_agent.transfer import translation as translations
+from hawk_agent.transfer.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from hawk_agent.service.links import Link
     from hawk_agent.streaming.report import Report
     from hawk_agent.streaming.table import Held
+    from hawk_agent.supervision import Duty
 
 _SIZES: Final = {"l": 4, "c": 2, "b": 1, "h": 2, "s": 37, "d": 32}
 _SOURCE: Final = "l c b h s d"
@@ -61,7 +63,7 @@ class Canaries:
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
-        self._waiting: set[asyncio.Task[None]] = set()
+        self._waiting: set[Duty] = set()
 
     async def grant(self) -> engine_pb2.Ticket:
         """A lease on a fresh scratch region, which a task of ours acknowledges. LimitReachedError when there
@@ -78,22 +80,22 @@ class Canaries:
                 owner=CANARY,
                 empty=False,
             )
-        task = asyncio.create_task(self._mind(held))
-        self._waiting.add(task)
-        task.add_done_callback(self._waiting.discard)
+        duty = self._agent.supervisor.finish("canary", lambda: self._mind(held))
+        self._waiting.add(duty)
+        duty.done.add_done_callback(lambda _: self._waiting.discard(duty))
         return self._agent.ticket(held)
 
     async def _mind(self, held: Held) -> None:
-        async with held.changed:
-            await held.changed.wait_for(lambda: held.lease.state is State.COMPLETE or held.lease.state.ended)
+        await held.until(lambda: held.lease.state is State.COMPLETE or held.lease.state.ended)
         if held.lease.state is State.COMPLETE:
-            await self._agent.receiver.acknowledge(held)
+            self._agent.receiver.acknowledge(held)
 
     async def prove(self, link: Link, transport: str) -> Report:
         """Ask the peer for a scratch lease and fill it. The report's outcome is the proof."""
-        assert link.stub is not None
+        if link.line is None:
+            raise LinkDownError(f"the link to {link.node} is down")
         request = peer_pb2.CanaryRequest(identity=self._agent.identity)
-        reply = await link.stub.Canary(request, timeout=ANSWER_SECONDS)
+        reply = await link.line.stub.Canary(request, timeout=ANSWER_SECONDS)
         ticket = engine_pb2.Ticket.FromString(reply.ticket)
         with scratch(_SOURCE, _SIZES, None) as region:
             source = translations.select(region.layout, (), ())
@@ -108,11 +110,8 @@ class Canaries:
                 layer_timeout=ANSWER_SECONDS,
             )
             outgoing = self._agent.sends.outgoing(job, link, transport)
-            return await outgoing.run()
-
-    async def close(self) -> None:
-        """Stop minding; the leases end with the agent."""
-        for task in tuple(self._waiting):
-            task.cancel()
-        with contextlib.suppress(HawkAgentError):
-            await asyncio.gather(*self._waiting, return_exceptions=True)
+            try:
+                return await asyncio.shield(outgoing.result)
+            except asyncio.CancelledError:
+                outgoing.abort(Outcome.ABORTED_BY_SENDER, "the proof was given up")
+                raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hawk_agent.errors import LayoutMismatchError
+from hawk_agent.errors import HawkAgentError
 from hawk_agent.layouts import LayoutError, mismatches
 from hawk_agent.transfer import translation as translations
 from hawk_api.reasons import Reason
@@ -75,7 +75,7 @@ def _pair(our: peer_pb2.Region, their: peer_pb2.Region) -> Problem | None:
     try:
         left, right = translations.from_wire(our.layout), translations.from_wire(their.layout)
         found = mismatches(*_comparable(left, right))
-    except (LayoutError, LayoutMismatchError) as error:
+    except (LayoutError, HawkAgentError) as error:
         return Problem(
             Reason.LAYOUTS_INCOMPATIBLE, f"pool {our.pool}, groups {our.group} and {their.group}: {error}"
         )

@@ -25,9 +25,11 @@ from hawk_agent.errors import (
     PeerError,
     StaleEpochError,
 )
-from hawk_agent.protocol import peer_pb2, peer_pb2_grpc
+from hawk_agent.protocol import peer_pb2
 from hawk_agent.service import handshake, wire
 from hawk_agent.service.handshake import Problem
+from hawk_agent.service.line import Line
+from hawk_agent.supervision import first_ended
 from hawk_api.reasons import Reason
 
 if TYPE_CHECKING:
@@ -35,8 +37,10 @@ if TYPE_CHECKING:
 
     from hawk_agent.identity import Files
     from hawk_agent.metrics import Metrics
+    from hawk_agent.protocol import peer_pb2_grpc
     from hawk_agent.service.settings import PeerAddress
     from hawk_agent.streaming.report import Report
+    from hawk_agent.supervision import Duty, TaskSupervisor
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +87,7 @@ class Link:
         self.state = State.DOWN
         self.problem: Problem | None = Problem(Reason.PEER_UNREACHABLE, "no answer yet")
         self.identity: peer_pb2.Identity | None = None
-        self.stub: peer_pb2_grpc.PeerAsyncStub | None = None
+        self.line: Line | None = None
         self.transport = ""
         self._failures = 0
         self._regions: list[peer_pb2.Region] = []
@@ -128,19 +132,14 @@ class Link:
 
     async def _live(self) -> None:
         channel = wire.channel(self.peer.address, self._room.tls, self.peer.node)
+        self.line = line = Line(channel, self._room.supervisor)
         try:
-            self.stub = peer_pb2_grpc.PeerStub(channel)
-            await self._greet(self.stub)
-            proving = asyncio.create_task(self._prove_when_needed())
-            try:
-                await self._attend(self.stub)
-            finally:
-                proving.cancel()
-                await asyncio.gather(proving, return_exceptions=True)
+            await self._greet(line.stub)
+            await first_ended(self._attend(line.stub), self._prove_when_needed(), self._look_at_regions())
+            raise LinkDownError(f"a task of the link to {self.node} was cancelled")
         finally:
-            self.stub = None
-            with contextlib.suppress(Exception):
-                await channel.close()
+            self.line = None
+            line.retire()
 
     async def _greet(self, stub: peer_pb2_grpc.PeerAsyncStub) -> None:
         mine = self._room.identity
@@ -185,7 +184,6 @@ class Link:
         finally:
             call.cancel()
             reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
 
     def _take_regions(self, regions: Iterable[peer_pb2.Region]) -> None:
         self._regions = list(regions)
@@ -195,17 +193,13 @@ class Link:
 
     async def _prove_when_needed(self) -> None:
         """Prove at the start, after a failed transfer, and after a failed proof (with growing rests)."""
-        looking = asyncio.create_task(self._look_at_regions())
-        try:
-            while True:
-                self._suspect.clear()
-                if await self._prove():
-                    self._failures = 0
-                    await self._suspect.wait()
-                    self._become(State.UP, Problem(Reason.CANARY_FAILED, "a transfer failed; proving again"))
-                await asyncio.sleep(rest(self._failures, random.random()))  # noqa: S311
-        finally:
-            looking.cancel()
+        while True:
+            self._suspect.clear()
+            if await self._prove():
+                self._failures = 0
+                await self._suspect.wait()
+                self._become(State.UP, Problem(Reason.CANARY_FAILED, "a transfer failed; proving again"))
+            await asyncio.sleep(rest(self._failures, random.random()))  # noqa: S311
 
     async def _prove(self) -> bool:
         """One canary on each allowed data path until one comes out right."""
@@ -260,10 +254,12 @@ class Link:
 
 
 async def _read(call: grpc.aio.UnaryStreamCall, words: asyncio.Queue[peer_pb2.Presence | None]) -> None:  # type: ignore[type-arg]
-    with contextlib.suppress(grpc.aio.AioRpcError):
-        async for presence in call:
-            words.put_nowait(presence)
-    words.put_nowait(None)
+    try:
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            async for presence in call:
+                words.put_nowait(presence)
+    finally:
+        words.put_nowait(None)
 
 
 def _said(error: Exception) -> str:
@@ -287,7 +283,9 @@ class Links:
         paths: Callable[[Link], list[str]],
         prove: Callable[[Link, str], Awaitable[Report]],
         changed: Callable[[], None],
+        supervisor: TaskSupervisor,
     ) -> None:
+        self.supervisor = supervisor
         self.identity = identity
         self.tls = tls
         self.metrics = metrics
@@ -297,7 +295,7 @@ class Links:
         self.paths = paths
         self.prove = prove
         self._on_change = changed
-        self._links: dict[str, tuple[Link, asyncio.Task[None]]] = {}
+        self._links: dict[str, tuple[Link, Duty]] = {}
 
     def wire(self, peers: Iterable[PeerAddress]) -> None:
         """Keep links to exactly these peers."""
@@ -307,7 +305,7 @@ class Links:
         for address, peer in wanted.items():
             if address not in self._links:
                 link = Link(peer, self)
-                self._links[address] = (link, asyncio.create_task(link.run(), name=f"link {address}"))
+                self._links[address] = (link, self.supervisor.keep(f"link to {address}", link.run))
         self.changed()
 
     def changed(self) -> None:
@@ -336,7 +334,7 @@ class Links:
             )
             raise NotWiredError(f"node {node} isn't wired to this agent; wired: {known}")
         for link in found:
-            if link.state in {State.UP, State.VERIFIED} and link.stub is not None:
+            if link.state in {State.UP, State.VERIFIED} and link.line is not None:
                 if link.epoch != epoch:
                     raise StaleEpochError(
                         f"the ticket is for epoch {epoch} of {node}, which is {link.epoch} now; reserve again"
@@ -345,18 +343,23 @@ class Links:
                     return link
         raise self._unusable(found[0])
 
+    def stub(self, node: str) -> peer_pb2_grpc.PeerAsyncStub | None:
+        """A node's stub over a link that is up; None while there is none."""
+        for link, _ in self._links.values():
+            if link.node == node and link.state in {State.UP, State.VERIFIED} and link.line is not None:
+                return link.line.stub
+        return None
+
     @staticmethod
     def _unusable(link: Link) -> PeerError:
         why = link.problem.message if link.problem else "not proved yet"
         kind = HandshakeRefusedError if link.state is State.REFUSED else LinkDownError
         return kind(f"the link to {link.node} is {link.state.value}: {why}")
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Drop all."""
-        tasks = [task for _, task in self._links.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for _, duty in self._links.values():
+            duty.cancel()
         self._links.clear()
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from hawk_agent.errors import HawkAgentError, UnknownLeaseError
+from hawk_agent.errors import HawkAgentError, TransferFailedError, UnknownLeaseError
 from hawk_agent.protocol import engine_pb2, peer_pb2, peer_pb2_grpc
 from hawk_agent.service import handshake
 from hawk_agent.streaming.incoming import pump as carry
 from hawk_agent.streaming.lease import State
-from hawk_agent.transfer.outcome import Outcome, outcome_of
+from hawk_agent.transfer.outcome import Outcome, from_wire, outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -85,12 +85,15 @@ class PeerService(peer_pb2_grpc.PeerServicer):
             return
         try:
             await self._admit(first.begin.identity, context)
-            incoming = await self._agent.receiver.open(first.begin)
+            incoming = self._agent.receiver.open(first.begin)
+        except TransferFailedError as error:
+            yield _ended(error.outcome, error.detail)
+            return
         except HawkAgentError as error:
             yield _ended(outcome_of(error), str(error))
             return
-        pump = asyncio.create_task(carry(incoming, request_iterator))
         try:
+            pump = asyncio.create_task(carry(incoming, request_iterator))
             while (message := await incoming.outbox.get()) is not None:
                 yield message
         finally:
@@ -110,7 +113,7 @@ class PeerService(peer_pb2_grpc.PeerServicer):
         if held.generation != request.generation or request.epoch != epoch:
             return peer_pb2.InquireReply(epoch=epoch, outcome=Outcome.STALE_EPOCH.wire)
         if lease.outcome is not None:
-            return peer_pb2.InquireReply(epoch=epoch, outcome=lease.outcome.wire)
+            return peer_pb2.InquireReply(epoch=epoch, outcome=lease.outcome.wire, message=lease.message)
         return peer_pb2.InquireReply(epoch=epoch, alive=lease.state is State.COMPLETE)
 
     async def Canary(  # noqa: N802
@@ -128,7 +131,7 @@ class PeerService(peer_pb2_grpc.PeerServicer):
     async def Decline(  # noqa: N802
         self, request: peer_pb2.DeclineRequest, context: Context
     ) -> peer_pb2.DeclineReply:
-        """End a lease whose ticket the prefill side will not use."""
+        """End a lease whose ticket the prefill side will not use, or whose transfer it gives up."""
         ticket = engine_pb2.Ticket(
             epoch=request.epoch, lease=request.lease, generation=request.generation, token=request.token
         )
@@ -136,10 +139,12 @@ class PeerService(peer_pb2_grpc.PeerServicer):
             held = self._agent.receiver.find(ticket.epoch, ticket.lease, ticket.generation, ticket.token)
         except HawkAgentError:
             return peer_pb2.DeclineReply(ended=False)
-        await self._agent.receiver.end(
-            held, Outcome.ABORTED_BY_SENDER, request.reason or "the prefill side declined"
-        )
-        return peer_pb2.DeclineReply(ended=True)
+        outcome = from_wire(request.outcome) if request.outcome else Outcome.ABORTED_BY_SENDER
+        await self._agent.receiver.give_up(held, outcome, request.reason or "the prefill side declined")
+        final = held.lease.outcome
+        if final is None:
+            return peer_pb2.DeclineReply(ended=False)
+        return peer_pb2.DeclineReply(ended=True, outcome=final.wire, message=held.lease.message)
 
     def _check(self, identity: peer_pb2.Identity, context: Context) -> handshake.Problem | None:
         return handshake.check_identity(self._agent.identity, identity, "", _certified(context))

@@ -84,7 +84,7 @@ class Requests:
         agent = self._agent
         outgoing = [transfer for transfer in self._transfers.values() if not transfer.result.done()]
         for transfer in outgoing:
-            transfer.abort(Outcome.ENGINE_LOST, "the prefill engine closed its connection")
+            transfer.leave(Outcome.ENGINE_LOST, "the prefill engine closed its connection", wait=True)
         ends = [
             agent.receiver.end(held, Outcome.ENGINE_LOST, "the decode engine closed its connection")
             for held in agent.table.owned_by(self._owner)
@@ -140,7 +140,7 @@ class Requests:
     async def _push(self, request: engine_pb2.Request, descriptors: list[int]) -> engine_pb2.Reply:
         events = list(descriptors)
         descriptors.clear()  # push takes them over, whatever comes
-        outgoing = await self._agent.sends.push(request.push, events, self._own)
+        outgoing = self._agent.sends.push(request.push, events, self._own)
         self._made += 1
         self._forget_old()
         self._transfers[self._made] = outgoing
@@ -184,8 +184,7 @@ class Requests:
         def there() -> bool:
             return held.lease.state.ended or _complete(held) or (_present(held) >= wanted and wanted < layers)
 
-        async with held.changed:
-            await _within(held.changed.wait_for(there), request.wait_layers.timeout_ms, f"layer {wanted - 1}")
+        await _within(held.until(there), request.wait_layers.timeout_ms, f"layer {wanted - 1}")
         if held.lease.outcome is not None and not held.lease.outcome.ok:
             raise TransferFailedError(held.lease.outcome, held.lease.message)
         return engine_pb2.Reply(
@@ -198,7 +197,7 @@ class Requests:
         held = self._held(request.acknowledge.lease)
         if held.lease.outcome is not None and not held.lease.outcome.ok:
             raise TransferFailedError(held.lease.outcome, held.lease.message)
-        await self._agent.receiver.acknowledge(held)
+        self._agent.receiver.acknowledge(held)
         return engine_pb2.Reply(ended=self._report(held).to_wire())
 
     async def _release(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
+import functools
 import os
 from typing import TYPE_CHECKING
 
 import grpc
 
-from hawk_agent.errors import BadRequestError, EventsRequiredError, LimitReachedError
+from hawk_agent.errors import BadRequestError, EventsRequiredError, LimitReachedError, LinkDownError
 from hawk_agent.memory.mapping import is_event
 from hawk_agent.protocol import engine_pb2, peer_pb2
 from hawk_agent.streaming.job import Job
-from hawk_agent.streaming.report import Report
 from hawk_agent.streaming.sender import Outgoing
 from hawk_agent.transfer import translation as translations
 from hawk_agent.transfer.outcome import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Sequence
     from concurrent.futures import ThreadPoolExecutor
 
     from hawk_agent.service.agent import Agent
     from hawk_agent.service.links import Link
-
-log = logging.getLogger(__name__)
+    from hawk_agent.streaming.report import Report
 
 MAX_SENDING = 1024
 
@@ -38,12 +36,9 @@ class Sends:
         self._agent = agent
         self._hashing = hashing
         self._slots = asyncio.Semaphore(agent.settings.copy_threads)
-        self._tasks: set[asyncio.Task[None]] = set()
         self.running: set[Outgoing] = set()
 
-    async def push(
-        self, request: engine_pb2.Push, events: Sequence[int], own: Callable[[str], str]
-    ) -> Outgoing:
+    def push(self, request: engine_pb2.Push, events: Sequence[int], own: Callable[[str], str]) -> Outgoing:
         """Start to fill a lease. Takes the event descriptors over. On an error the receiver is told at once.
 
         `own` raises for a region that isn't the caller's.
@@ -61,9 +56,11 @@ class Sends:
             for event in events:
                 os.close(event)
             if link is not None:
-                self._spawn(self._decline(link, ticket, str(error)))
+                decline = functools.partial(self._decline, link, ticket, str(error))
+                self._agent.supervisor.finish("declining a ticket", decline)
             raise
-        self._spawn(self._run(outgoing, link))
+        self.running.add(outgoing)
+        outgoing.result.add_done_callback(functools.partial(self._ended, outgoing, link))
         return outgoing
 
     def _job(self, request: engine_pb2.Push, ticket: engine_pb2.Ticket, events: Sequence[int]) -> Job:
@@ -101,27 +98,29 @@ class Sends:
         )
 
     def outgoing(self, job: Job, link: Link, transport: str) -> Outgoing:
-        """A transfer over a link, not yet running."""
-        return Outgoing(
+        """Start a transfer over a link."""
+        line = link.line
+        if line is None:
+            raise LinkDownError(f"the link to {link.node} is down")
+        outgoing = Outgoing(
             job,
-            lambda: link.stub,
+            lambda: self._agent.links.stub(job.ticket.node) or line.stub,
             self._agent.transports[transport],
             identity=self._agent.identity,
             hashing=self._hashing,
             slots=self._slots,
             clock=self._agent.table.clock,
         )
+        line.retain()
+        outgoing.result.add_done_callback(lambda _: line.release())
+        self._agent.supervisor.finish(f"transfer to {outgoing.peer}", outgoing.run)
+        return outgoing
 
-    async def _run(self, outgoing: Outgoing, link: Link) -> None:
-        self.running.add(outgoing)
-        try:
-            report = await outgoing.run()
-        except Exception as error:
-            log.exception("a transfer to %s", outgoing.peer)
-            report = Report(Outcome.INTERNAL, f"{type(error).__name__}: {error}")
-            outgoing.result.set_result(report)
-        finally:
-            self.running.discard(outgoing)
+    def _ended(self, outgoing: Outgoing, link: Link, result: asyncio.Future[Report]) -> None:
+        self.running.discard(outgoing)
+        if result.cancelled():
+            return
+        report = result.result()
         self._agent.metrics.sent(report)
         if report.outcome in {Outcome.TRANSPORT_FAILED, Outcome.DIGEST_MISMATCH, Outcome.TIMED_OUT}:
             link.suspect()
@@ -139,20 +138,16 @@ class Sends:
             token=ticket.token,
             reason=reason,
         )
-        if link.stub is not None:
+        if link.line is not None:
             with contextlib.suppress(grpc.aio.AioRpcError):
-                await link.stub.Decline(request, timeout=1.0)
+                await link.line.stub.Decline(request, timeout=1.0)
 
-    def abort_all(self, message: str) -> list[asyncio.Future[Report]]:
-        """Ask every transfer to end; the reports to wait for."""
+    def leave_all(self, message: str) -> list[asyncio.Future[Report]]:
+        """Let every source go; the reports to wait for."""
+        results = [outgoing.result for outgoing in self.running]
         for outgoing in self.running:
-            outgoing.abort(Outcome.ABORTED_BY_SENDER, message)
-        return [outgoing.result for outgoing in self.running]
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            outgoing.leave(Outcome.ABORTED_BY_SENDER, message, wait=False)
+        return results
 
 
 def parse_ticket(data: bytes) -> engine_pb2.Ticket:

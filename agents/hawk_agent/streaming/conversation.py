@@ -48,16 +48,28 @@ class GoneError(EndingError):
     """The stream is over."""
 
 
+class LeavingError(HawkAgentError):
+    """This side goes. What isn't complete ends with `outcome`; what is goes on without the source."""
+
+    def __init__(self, outcome: Outcome, message: str, *, wait: bool) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+        self.wait = wait
+        """Whether the receiver's last word is waited for."""
+
+
 class Conversation:
-    """Both directions of one call. `abort` puts this side's end among the receiver's words."""
+    """Both directions of one call. `put` puts this side's end among the receiver's words."""
 
     def __init__(self) -> None:
-        self._inbox: asyncio.Queue[peer_pb2.FromReceiver | EndingError | None] = asyncio.Queue()
+        self._inbox: asyncio.Queue[peer_pb2.FromReceiver | EndingError | LeavingError | None] = (
+            asyncio.Queue()
+        )
         self._outbox: asyncio.Queue[peer_pb2.FromSender] = asyncio.Queue()
 
-    def abort(self, outcome: Outcome, message: str) -> None:
+    def put(self, ending: EndingError | LeavingError) -> None:
         """Ask for an end. Returns at once; the receiver may still have been quicker with a success."""
-        self._inbox.put_nowait(EndingError(outcome, message))
+        self._inbox.put_nowait(ending)
 
     def say(self, **body: object) -> None:
         """Queue a word for the receiver."""
@@ -76,23 +88,30 @@ class Conversation:
             with contextlib.suppress(grpc.aio.AioRpcError):
                 async for message in call:
                     self._inbox.put_nowait(message)
-        finally:  # a call that is cancelled underneath raises CancelledError
+        except asyncio.CancelledError:
+            _raise_if_ours()
+        finally:
             self._inbox.put_nowait(None)
 
     async def write(self, call: Call) -> None:
         """Carry the words to the receiver. A cancelled write would cancel the call, so nothing else writes.
 
-        An error ends this silently: `listen` sees the end of the stream and says so.
+        A stream that is over ends this silently: `listen` sees it and says so.
         """
-        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
-            while True:
-                word = await self._outbox.get()
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    await call.write(word)
+        try:
+            with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                while True:
+                    word = await self._outbox.get()
+                    async with asyncio.timeout(ANSWER_SECONDS):
+                        await call.write(word)
+        except asyncio.CancelledError:
+            _raise_if_ours()
+        except TimeoutError:
+            self.put(SilenceError(Outcome.PEER_LOST, f"the receiver took no word for {ANSWER_SECONDS:g} s"))
 
     async def next(self, timeout: float) -> peer_pb2.FromReceiver:  # noqa: ASYNC109 -- mapped to an outcome here
-        """The receiver's next word. Raises LastWordError at its last, EndingError at an abort of this
-        side."""
+        """The receiver's next word. Raises LastWordError at its last, EndingError or LeavingError at one
+        of this side."""
         try:
             message = await asyncio.wait_for(self._inbox.get(), timeout)
         except TimeoutError:
@@ -100,20 +119,30 @@ class Conversation:
         if message is None:
             self._inbox.put_nowait(None)
             raise GoneError(Outcome.PEER_LOST, "the receiver's agent closed the stream or died")
-        if isinstance(message, EndingError):
+        if isinstance(message, EndingError | LeavingError):
             raise message
         if message.WhichOneof("body") == "ended":
             raise LastWordError(from_wire(message.ended.outcome), message.ended.message)
         return message
 
-    async def last_word(self, default: str) -> LastWordError:
-        """Skip what the receiver said before it heard of the end."""
+    async def after_abort(self) -> peer_pb2.Complete:
+        """Skip what the receiver said before it heard of the end. Returns if the transfer is complete there.
+
+        LastWordError at its last word, GoneError or SilenceError when there is none.
+        """
         while True:
             try:
-                await self.next(ANSWER_SECONDS)
-            except LastWordError as final:
-                return LastWordError(final.outcome, str(final) or default)
+                message = await self.next(ANSWER_SECONDS)
             except (GoneError, SilenceError):
                 raise
-            except EndingError:
+            except (EndingError, LeavingError):
                 continue
+            if message.WhichOneof("body") == "complete":
+                return message.complete
+
+
+def _raise_if_ours() -> None:
+    """A call that is cancelled underneath raises CancelledError in who waits for it. Its task goes on."""
+    task = asyncio.current_task()
+    if task is None or task.cancelling():
+        raise asyncio.CancelledError

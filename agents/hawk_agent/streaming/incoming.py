@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from hawk_agent.metrics import Metrics
     from hawk_agent.streaming.table import Held, LeaseTable
+    from hawk_agent.supervision import Duty, TaskSupervisor
     from hawk_agent.transfer.translation import Translation
     from hawk_agent.transfer.transport import DestinationEnd, Forecast, Transport
 
@@ -48,12 +49,14 @@ class Incoming:
         *,
         hashing: ThreadPoolExecutor,
         metrics: Metrics,
+        supervisor: TaskSupervisor,
         forget: Callable[[Held], None],
     ) -> None:
         self._table = table
         self._held = held
         self._hashing = Work(hashing)
         self._metrics = metrics
+        self._supervisor = supervisor
         self._forget = forget
         self._origin = f"{begin.identity.node}/{begin.identity.epoch}"
         self.outbox: asyncio.Queue[peer_pb2.FromReceiver | None] = asyncio.Queue()
@@ -66,8 +69,11 @@ class Incoming:
         self._forecast: Forecast | None = None
         self._placing = 0.0
         self._end: DestinationEnd | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._closing: asyncio.Task[None] | None = None
+        self._over = False
+        """The stream is over; what still runs for it was cancelled by this class."""
+        self._closing: Duty | None = None
         self._translation: Translation | None = None
         self._chunks: tuple[chunking.Chunk, ...] = ()
         if not held.empty:
@@ -84,31 +90,30 @@ class Incoming:
         self._chunks = chunking.plan(begin.layers, begin.chunk_layers)
         self._held.progress = chunking.Progress(self._chunks)
 
-    async def start(self, transport: Transport, offer: peer_pb2.Offer) -> None:
-        """Open the data path and say so. A failure concludes the transfer; nothing is raised."""
-        held = self._held
-        held.began_at = self._table.clock()
-        held.transport = transport.name
+    def start(self, transport: Transport, offer: peer_pb2.Offer) -> None:
+        """Open the data path and say so. A failure concludes the transfer."""
+        self._held.began_at = self._table.clock()
+        self._held.transport = transport.name
         if self._translation is None:
-            await self._nothing_to_move()
-            return
-        try:
-            answer, self._end = await transport.accept(offer, self._translation, held.region, self._origin)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, it ends this transfer and says so
-            self.conclude(outcome_of(error), str(error))
-            return
-        if held.lease.state.ended:  # ended while the path was opened
-            await self._stop_end()
-            return
-        self._forecast = transport.forecast(self._translation, offer)
-        self._say(accepted=peer_pb2.Accepted(answer=answer, digest_key=self._key))
-        self._tasks = [asyncio.create_task(self._place()), asyncio.create_task(self._beat())]
+            self._nothing_to_move()
+        else:
+            self._opening = self._spawn(self._open(transport, offer, self._translation))
 
-    async def _nothing_to_move(self) -> None:
+    async def _open(self, transport: Transport, offer: peer_pb2.Offer, translation: Translation) -> None:
+        held = self._held
+        answer, self._end = await transport.accept(offer, translation, held.region, self._origin)
+        if held.lease.state.ended:  # meanwhile; whoever closes waits for this task
+            return
+        self._forecast = transport.forecast(translation, offer)
+        self._say(accepted=peer_pb2.Accepted(answer=answer, digest_key=self._key))
+        self._spawn(self._place())
+        self._spawn(self._beat())
+
+    def _nothing_to_move(self) -> None:
         """A transfer of no bytes is complete, and needs nobody's acknowledgement."""
         now = self._table.clock()
         self._say(complete=peer_pb2.Complete(bytes=0))
-        await self._held.update(leases.acknowledge(leases.finish(self._held.lease, now)))
+        self._held.update(leases.acknowledge(leases.finish(self._held.lease, now)))
         self.close_with_outcome()
         self._table.retire(self._held)
 
@@ -121,13 +126,19 @@ class Incoming:
         elif kind == "seal":
             self._on_seal(message.seal)
         elif kind == "abort":
-            outcome = from_wire(message.abort.outcome)
-            self.conclude(Outcome.INTERNAL if outcome.ok else outcome, message.abort.message)
+            self._on_abort(from_wire(message.abort.outcome), message.abort.message)
         elif kind != "beat":
             self.conclude(Outcome.REFUSED, f"a word that has no place here: {kind}")
 
+    def _on_abort(self, outcome: Outcome, message: str) -> None:
+        """The sender gives up. What is complete stays complete, unless it says that the request is over."""
+        if self._held.lease.state is not leases.State.COMPLETE or outcome.revokes:
+            self.conclude(Outcome.INTERNAL if outcome.ok else outcome, message)
+
     def peer_gone(self) -> None:
         """The stream is over. What is complete stays complete: the sender asks about it by itself."""
+        if self._over:
+            return
         if self._held.lease.state is leases.State.COMPLETE:
             self._close_stream()
         else:
@@ -144,24 +155,21 @@ class Incoming:
 
     async def _place(self) -> None:
         """Place announced chunks one after the other and report each."""
-        try:
-            while True:
-                chunk = await self._announced.get()
-                began = self._table.clock()
-                assert self._end is not None
-                nbytes = await self._end.receive(chunk)
-                self._placing += self._table.clock() - began
-                digest = await self._digest(chunk)
-                seconds = self._table.clock() - began
-                self._arrived[chunk.index] = (nbytes, seconds, digest)
-                self._metrics.chunk(self._held.transport, nbytes, seconds)
-                self._say(
-                    arrived=peer_pb2.Arrived(
-                        index=chunk.index, bytes=nbytes, seconds=seconds, digest=digest_bytes(digest)
-                    )
+        while True:
+            chunk = await self._announced.get()
+            began = self._table.clock()
+            assert self._end is not None
+            nbytes = await self._end.receive(chunk)
+            self._placing += self._table.clock() - began
+            digest = await self._digest(chunk)
+            seconds = self._table.clock() - began
+            self._arrived[chunk.index] = (nbytes, seconds, digest)
+            self._metrics.chunk(self._held.transport, nbytes, seconds)
+            self._say(
+                arrived=peer_pb2.Arrived(
+                    index=chunk.index, bytes=nbytes, seconds=seconds, digest=digest_bytes(digest)
                 )
-        except Exception as error:  # noqa: BLE001 -- as above
-            self.conclude(outcome_of(error), str(error))
+            )
 
     async def _digest(self, chunk: chunking.Chunk) -> int:
         if not self._sample:
@@ -185,17 +193,22 @@ class Incoming:
         if self._held.lease.state is not leases.State.WRITING:
             return
         progress.add(seal.index, nbytes, self._table.clock(), seconds, digest if self._sample else None)
-        self._spawn(self._finish() if progress.complete else self._held.notify())
+        if progress.complete:
+            self._supervisor.finish(f"completing lease {self._held.id}", self._finish)
+        else:
+            self._held.notify()
 
     async def _finish(self) -> None:
         """Every chunk is sealed: end access first, then say complete."""
         await self._stop_end()
         held = self._held
-        await held.update(leases.finish(held.lease, self._table.clock()))
-        if held.lease.state is leases.State.COMPLETE and held.progress is not None:
-            if self._forecast is not None:
-                self._metrics.compared(held.transport, self._forecast, self._placing)
+        if held.lease.state is not leases.State.WRITING:
+            return
+        held.update(leases.finish(held.lease, self._table.clock()))
+        if held.progress is not None:
             self._say(complete=peer_pb2.Complete(bytes=held.progress.nbytes))
+        if self._forecast is not None:
+            self._metrics.compared(held.transport, self._forecast, self._placing)
 
     def conclude(self, outcome: Outcome, message: str) -> None:
         """End without success, unless the outcome is decided already. Returns at once; see `finished`."""
@@ -203,16 +216,17 @@ class Incoming:
         self._held.lease = leases.end(self._held.lease, outcome, message)
         if not decided:
             self._metrics.lease_ended(self._held)
+        self._held.notify()
         if self._closing is None and not self.finished.done():
-            self._closing = asyncio.create_task(self._close())
-            self._closing.add_done_callback(_told)
+            self._closing = self._supervisor.finish(f"closing lease {self._held.id}", self._close)
 
     async def _close(self) -> None:
         """Stop the writer, then hand the blocks back, then tell the sender."""
         held = self._held
-        await held.notify()
+        if self._opening is not None:
+            await asyncio.wait([self._opening])
         await self._stop_end()
-        await held.update(leases.access_ended(held.lease))
+        held.update(leases.access_ended(held.lease))
         self._table.retire(held)
         self.close_with_outcome()
 
@@ -224,6 +238,7 @@ class Incoming:
         self._close_stream()
 
     def _close_stream(self) -> None:
+        self._over = True
         for task in self._tasks:
             task.cancel()
         self.outbox.put_nowait(None)
@@ -251,21 +266,28 @@ class Incoming:
     def _say(self, **body: object) -> None:
         self.outbox.put_nowait(peer_pb2.FromReceiver(**body))  # type: ignore[arg-type]
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
-        task.add_done_callback(_told)
+        task.add_done_callback(self._ended)
         self._tasks.append(task)
+        return task
 
-
-def _told(task: asyncio.Task[None]) -> None:
-    """Nothing that runs beside the conversation may fail unheard."""
-    if not task.cancelled() and task.exception() is not None:
-        log.error("a transfer's task failed", exc_info=task.exception())
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Nothing that runs beside the conversation may end unheard."""
+        error = None if task.cancelled() else task.exception()
+        if self._over or self._held.lease.state is leases.State.COMPLETE:
+            return
+        if task.cancelled():
+            self.conclude(Outcome.INTERNAL, "a task of the transfer was cancelled")
+        elif error is not None:
+            self.conclude(outcome_of(error), str(error) or type(error).__name__)
 
 
 async def pump(incoming: Incoming, requests: object) -> None:
     """Carry a sender's words to its transfer until the stream ends, however it ends."""
-    with contextlib.suppress(Exception):
-        async for message in requests:  # type: ignore[attr-defined]
-            incoming.deliver(message)
-    incoming.peer_gone()
+    try:
+        with contextlib.suppress(Exception):
+            async for message in requests:  # type: ignore[attr-defined]
+                incoming.deliver(message)
+    finally:
+        incoming.peer_gone()

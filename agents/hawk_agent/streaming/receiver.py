@@ -9,7 +9,13 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING
 
-from hawk_agent.errors import BadRequestError, HawkAgentError, StaleEpochError, UnknownLeaseError
+from hawk_agent.errors import (
+    BadRequestError,
+    HawkAgentError,
+    StaleEpochError,
+    TransferFailedError,
+    UnknownLeaseError,
+)
 from hawk_agent.streaming import lease as leases
 from hawk_agent.streaming.incoming import Incoming
 from hawk_agent.transfer.outcome import Outcome, outcome_of
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
     from hawk_agent.metrics import Metrics
     from hawk_agent.protocol import peer_pb2
     from hawk_agent.streaming.table import Held, LeaseTable
+    from hawk_agent.supervision import TaskSupervisor
     from hawk_agent.transfer.transport import Transport
 
 SLACK_SECONDS = 2.0
@@ -35,17 +42,20 @@ class Receiver:
         epoch: str,
         table: LeaseTable,
         transports: Mapping[str, Transport],
+        *,
         hashing: ThreadPoolExecutor,
         metrics: Metrics,
+        supervisor: TaskSupervisor,
     ) -> None:
         self._epoch = epoch
         self._table = table
         self._transports = transports
         self._hashing = hashing
         self._metrics = metrics
+        self._supervisor = supervisor
         self._incoming: dict[int, Incoming] = {}
 
-    async def open(self, begin: peer_pb2.Begin) -> Incoming:
+    def open(self, begin: peer_pb2.Begin) -> Incoming:
         """Check a sender's first word and start the transfer. The errors are the sender's to hear.
 
         A right ticket with a wrong layout ends the lease too: the decode side hears it at once.
@@ -58,14 +68,20 @@ class Receiver:
                     f"transport {begin.offer.transport!r} isn't here; {', '.join(self._transports)} are"
                 )
             incoming = Incoming(
-                held, begin, self._table, hashing=self._hashing, metrics=self._metrics, forget=self._forget
+                held,
+                begin,
+                self._table,
+                hashing=self._hashing,
+                metrics=self._metrics,
+                supervisor=self._supervisor,
+                forget=self._forget,
             )
         except HawkAgentError as error:
-            await self.end(held, outcome_of(error), str(error))
+            self.conclude(held, outcome_of(error), str(error))
             raise
         held.lease = leases.begin(held.lease, self._table.clock())
         self._incoming[held.id] = incoming
-        await incoming.start(transport, begin.offer)
+        incoming.start(transport, begin.offer)
         return incoming
 
     def find(self, epoch: str, lease: int, generation: int, token: bytes) -> Held:
@@ -82,46 +98,57 @@ class Receiver:
 
     def _admit(self, begin: peer_pb2.Begin) -> Held:
         held = self.find(begin.epoch, begin.lease, begin.generation, begin.token)
+        outcome = held.lease.outcome
+        if outcome is not None and not outcome.ok:  # it ended before the sender's first word: nothing new
+            raise TransferFailedError(outcome, held.lease.message)
         if held.lease.state is not leases.State.GRANTED:
-            why = held.lease.message or "a ticket is good for one transfer"
-            raise BadRequestError(f"the lease is {held.lease.state.value}: {why}")
+            raise BadRequestError(f"the lease is {held.lease.state.value}: a ticket is good for one transfer")
         return held
 
-    async def end(self, held: Held, outcome: Outcome, message: str = "") -> None:
-        """End a lease; returns when its blocks are free again. Ended already: waits for the same."""
+    def conclude(self, held: Held, outcome: Outcome, message: str = "") -> None:
+        """End a lease, unless it has ended. At once; blocks are free once their writer has stopped."""
         incoming = self._incoming.get(held.id)
         if incoming is not None:
             incoming.conclude(outcome, message)
-            await asyncio.shield(incoming.finished)
             return
         if not held.lease.state.ended:
-            await held.update(leases.end(held.lease, outcome, message))
+            held.update(leases.end(held.lease, outcome, message))
             self._metrics.lease_ended(held)
         if held.lease.reusable:
             self._table.retire(held)
 
-    async def acknowledge(self, held: Held) -> None:
+    async def end(self, held: Held, outcome: Outcome, message: str = "") -> None:
+        """End a lease; returns when its blocks are free again. Ended already: waits for the same."""
+        incoming = self._incoming.get(held.id)
+        self.conclude(held, outcome, message)
+        if incoming is not None:
+            await asyncio.shield(incoming.finished)
+
+    async def give_up(self, held: Held, outcome: Outcome, message: str) -> None:
+        """The sender ends a lease; returns when its blocks are free. What is complete stays complete, unless
+        the outcome revokes it."""
+        if held.lease.state is not leases.State.COMPLETE or outcome.revokes:
+            await self.end(held, Outcome.INTERNAL if outcome.ok else outcome, message)
+
+    def acknowledge(self, held: Held) -> None:
         """The decode side has used the KV. BadRequestError unless complete."""
         lease = leases.acknowledge(held.lease)
         if held.lease.state.ended:
             return
         self._metrics.acknowledged(held, self._table.clock())
-        await held.update(lease)
+        held.update(lease)
         incoming = self._incoming.get(held.id)
         if incoming is not None:
             incoming.close_with_outcome()
         self._table.retire(held)
 
-    async def tick(self) -> None:
+    def tick(self) -> None:
         """End what time has ended."""
         now = self._table.clock()
         for held in self._table.live():
             after = leases.tick(held.lease, now, SLACK_SECONDS)
             if after.state.ended and after.outcome is not None and not held.lease.state.ended:
-                if held.id in self._incoming:
-                    self._incoming[held.id].conclude(after.outcome, after.message)
-                else:
-                    await self.end(held, after.outcome, after.message)
+                self.conclude(held, after.outcome, after.message)
 
     def _forget(self, held: Held) -> None:
         self._incoming.pop(held.id, None)

@@ -42,19 +42,24 @@ class Held:
     """The engine connection that reserved it."""
     empty: bool = False
     progress: Progress | None = None
-    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     began_at: float = 0.0
     transport: str = ""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def update(self, lease: leases.Lease) -> None:
-        """Take the next state and wake those who wait. Await it at once."""
+    def update(self, lease: leases.Lease) -> None:
+        """Take the next state and wake those who wait."""
         self.lease = lease
-        await self.notify()
+        self.notify()
 
-    async def notify(self) -> None:
+    def notify(self) -> None:
         """Wake those who wait for the lease or its layers."""
-        async with self.changed:
-            self.changed.notify_all()
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def until(self, there: Callable[[], bool]) -> None:
+        """Wait until it holds; looked at after each change."""
+        while not there():
+            await self._changed.wait()
 
 
 class LeaseTable:

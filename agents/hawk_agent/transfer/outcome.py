@@ -9,6 +9,7 @@ from hawk_agent.errors import (
     HawkAgentError,
     PeerError,
     StaleEpochError,
+    TransferFailedError,
     TransportError,
     TransportTimeoutError,
 )
@@ -52,6 +53,12 @@ class Outcome(IntEnum):
         """Whether sending the same KV again, with a new ticket, can help. The source is still held by its
         engine."""
         return self in _RESEND
+
+    @property
+    def revokes(self) -> bool:
+        """Whether the sender, by it, takes a complete transfer back: the request is over, or the time in
+        which it had to be used. Whatever else happens to the sender, what is complete stays complete."""
+        return self in {Outcome.ABORTED_BY_SENDER, Outcome.EXPIRED}
 
     @property
     def wire(self) -> pb.Outcome.ValueType:
@@ -99,6 +106,8 @@ _RESEND: Final = frozenset(
 
 def outcome_of(error: BaseException) -> Outcome:
     """The outcome that an exception stands for. Anything unforeseen is INTERNAL."""
+    if isinstance(error, TransferFailedError):
+        return error.outcome
     if isinstance(error, StaleEpochError):
         return Outcome.STALE_EPOCH
     if isinstance(error, TransportTimeoutError):

@@ -87,7 +87,9 @@ def test_peers_are_taken_from_the_spec_without_oneself() -> None:
     assert publisher.wanted({}, "n1") == []
 
 
-async def test_metrics_have_help_and_the_prefix_and_health_follows_the_tick(house: House) -> None:
+async def test_metrics_have_help_and_the_prefix_and_health_follows_the_tick(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     agent = await house.agent("npu", metrics="127.0.0.1:0")
     http = HttpServer(agent)
     await http.start()
@@ -109,7 +111,7 @@ async def test_metrics_have_help_and_the_prefix_and_health_follows_the_tick(hous
     )
     assert (await off(get, "/healthz"))[0] == (await off(get, "/readyz"))[0] == 200
     assert (await off(get, "/nope"))[0] == 404
-    agent._tick.cancel()
+    monkeypatch.setattr(agent.receiver, "tick", lambda: 1 / 0)
     agent._ticked -= 60
     assert (await off(get, "/healthz"))[0] == 503
     await http.close()

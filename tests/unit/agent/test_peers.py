@@ -78,9 +78,11 @@ async def child(house: House) -> AsyncIterator[dict[str, asyncio.subprocess.Proc
         await process.wait()
 
 
-async def spawn(house: House, node: str, transport: str, *peers: str) -> asyncio.subprocess.Process:
+async def spawn(
+    house: House, node: str, transport: str, *peers: str, listen: str = "127.0.0.1:0"
+) -> asyncio.subprocess.Process:
     command = [sys.executable, "-m", "hawk_agent.main", "--node", node, "--no-kube", "--insecure"]
-    command += ["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--transports", transport]
+    command += ["--listen", listen, "--metrics", "127.0.0.1:0", "--transports", transport]
     command += ["--socket", str(house.folder / f"{node}.sock"), "--log-level", "error"]
     for peer in peers:
         command += ["--peer", peer]

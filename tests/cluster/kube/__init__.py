@@ -1,1 +1,0 @@
-"""The Kubernetes client against a real API server."""

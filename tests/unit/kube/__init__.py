@@ -1,1 +1,0 @@
-"""The Kubernetes client: its configuration, and what it makes of servers that misbehave."""

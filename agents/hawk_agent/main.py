@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from hawk_agent.identity import Files
     from hawk_agent.service.settings import PeerAddress, Settings
+    from hawk_agent.transports.registry import TransportRegistry
 
 log = logging.getLogger("hawk_agent")
 PREFIX = "HAWK_AGENT_"
@@ -201,7 +202,7 @@ def _peer(text: str, *, named: bool) -> PeerAddress:
     return PeerAddress(str(_address("--peer", address)), node)
 
 
-async def _serve(options: argparse.Namespace) -> None:
+async def _serve(options: argparse.Namespace, registry: TransportRegistry | None) -> None:
     from hawk_agent.service.agent import Agent  # noqa: PLC0415 -- after --help
     from hawk_agent.service.http import HttpServer  # noqa: PLC0415
 
@@ -212,17 +213,18 @@ async def _serve(options: argparse.Namespace) -> None:
     async with contextlib.AsyncExitStack() as stack:
         if options.identity == "kubernetes":
             await _enrol(options, configured, stack)
-        agent = Agent(configured)
+        reviewer = None
         if options.engine_auth == "token":
             from lightkube import AsyncClient  # noqa: PLC0415 -- in a cluster only
 
             from hawk_agent.kube.tokens import TokenReviewer  # noqa: PLC0415
 
-            agent.reviewer = reviewer = TokenReviewer(AsyncClient(trust_env=False))
+            reviewer = TokenReviewer(AsyncClient(trust_env=False))
             stack.push_async_callback(reviewer.close)
+        agent = Agent(configured, registry=registry, reviewer=reviewer)
         await agent.start()
         stack.push_async_callback(agent.stop)
-        http = HttpServer(agent)
+        http = HttpServer(configured.metrics, agent.metrics.registry, agent.unhealthy)
         await http.start()
         stack.push_async_callback(http.close)
         if options.kube:
@@ -254,8 +256,11 @@ async def _enrol(options: argparse.Namespace, configured: Settings, stack: conte
     stack.callback(keeping.cancel)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run until SIGTERM or SIGINT. Exit 2 for bad options, 1 when the agent can't start."""
+def main(arguments: Sequence[str] | None = None, *, registry: TransportRegistry | None = None) -> None:
+    """Run until SIGTERM or SIGINT. Exit 2 for bad options, 1 when the agent can't start.
+
+    `registry` has the data paths that there are; by default those of the installed packages.
+    """
     options = parser().parse_args(arguments)
     logging.basicConfig(
         level=options.log_level.upper(),
@@ -265,7 +270,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for noisy in ("httpx", "httpx2"):  # a line a call; a Lease alone is renewed every few seconds
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
-        asyncio.run(_serve(options))
+        asyncio.run(_serve(options, registry))
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

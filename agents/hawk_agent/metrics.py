@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-
-if TYPE_CHECKING:
-    from hawk_agent.streaming.report import Report
-    from hawk_agent.streaming.table import Held
-    from hawk_agent.transfer.transport import Forecast
 
 _SECONDS = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 _RATIOS = (0.05, 0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
@@ -122,38 +115,33 @@ class Metrics:
         """Supervised work was begun again. Of its name the part without lease and address is counted."""
         self.restarts.labels(name.split(" lease ", maxsplit=1)[0].split(" to ", maxsplit=1)[0]).inc()
 
-    def lease_ended(self, held: Held) -> None:
-        """A lease of this node's ended without success."""
-        outcome = held.lease.outcome
-        assert outcome is not None
-        self.transfers.labels("receive", held.transport or "none", outcome.label).inc()
-        self.failed.labels("receive", outcome.label).inc()
+    def lease_failed(self, transport: str, outcome: str) -> None:
+        """A lease of this node's ended without success; `transport` is empty where no transfer began."""
+        self.transfers.labels("receive", transport or "none", outcome).inc()
+        self.failed.labels("receive", outcome).inc()
 
-    def acknowledged(self, held: Held, now: float) -> None:
-        """A lease of this node's is about to end with success."""
-        self.transfers.labels("receive", held.transport or "none", "success").inc()
-        since = held.lease.complete_at
-        if since is not None and now - since > NEAR_GRACE * held.lease.terms.grace:
+    def lease_acknowledged(self, transport: str, waited_seconds: float | None, grace_seconds: float) -> None:
+        """A lease of this node's ended with success, so long after it was complete."""
+        self.transfers.labels("receive", transport or "none", "success").inc()
+        if waited_seconds is not None and waited_seconds > NEAR_GRACE * grace_seconds:
             self.near_grace.inc()
 
-    def chunk(self, transport: str, nbytes: int, seconds: float) -> None:
+    def chunk_arrived(self, transport: str, nbytes: int, seconds: float) -> None:
         """A chunk was placed and re-read."""
         self.bytes.labels("receive", transport).inc(nbytes)
         self.chunk_seconds.labels(transport).observe(seconds)
 
-    def compared(self, transport: str, forecast: Forecast, seconds: float) -> None:
+    def forecast_measured(
+        self, transport: str, strategy: str, forecast_seconds: float, seconds: float
+    ) -> None:
         """A transfer's bytes are in place; `seconds` went into placing them."""
         if seconds > 0:
-            self.predicted.labels(transport, forecast.strategy).observe(forecast.seconds / seconds)
+            self.predicted.labels(transport, strategy).observe(forecast_seconds / seconds)
 
-    def sent(self, report: Report) -> None:
-        """A transfer from this node ended."""
-        self.transfers.labels("send", report.transport or "none", report.outcome.label).inc()
-        self.bytes.labels("send", report.transport).inc(report.nbytes)
-        self.seconds.observe(report.seconds)
-        self.extensions.inc(report.grace_extensions)
-        if report.outcome.ok:
-            self.hidden.observe(report.hidden_share)
-            self.exposed.observe(report.exposed_seconds)
-        else:
-            self.failed.labels("send", report.outcome.label).inc()
+    def transfer_sent(self, transport: str, outcome: str, nbytes: int, seconds: float) -> None:
+        """A transfer from this node ended, however it did."""
+        self.transfers.labels("send", transport or "none", outcome).inc()
+        self.bytes.labels("send", transport).inc(nbytes)
+        self.seconds.observe(seconds)
+        if outcome != "success":
+            self.failed.labels("send", outcome).inc()

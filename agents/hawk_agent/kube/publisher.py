@@ -135,7 +135,7 @@ class Publisher:
     def _take(self, body: Mapping[str, Any]) -> None:
         own = self._agent.settings
         spec = body.get("spec") or {}
-        self._agent.pools = pools.parse(spec)
+        self._agent.pools.terms = pools.parse(spec)
         self._agent.links.wire((*own.peers, *wanted(spec, own.node)))
 
 

@@ -16,30 +16,34 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from hawk_agent.memory.region import Region, Regions
+from hawk_agent.memory.region import Regions
 from hawk_agent.metrics import Metrics
-from hawk_agent.protocol import common_pb2, engine_pb2, peer_pb2
+from hawk_agent.protocol import peer_pb2
 from hawk_agent.service.canary import Canaries
+from hawk_agent.service.data_paths import DataPaths
+from hawk_agent.service.engine_memory import EngineMemory
 from hawk_agent.service.engines import EngineServer
-from hawk_agent.service.links import Link, Links
-from hawk_agent.service.listening import open_peers, open_transports
+from hawk_agent.service.links import Links
+from hawk_agent.service.listening import open_peers
 from hawk_agent.service.peers import PeerService
-from hawk_agent.service.pools import NOTHING, PoolTerms, Usage
-from hawk_agent.service.sends import Sends
+from hawk_agent.service.pools import PoolTable, Usage
+from hawk_agent.service.requests import Requests
+from hawk_agent.service.reservations import Reservations
+from hawk_agent.service.sends import Outbound, Sends
 from hawk_agent.service.settings import PROTOCOL, Settings, host_id
 from hawk_agent.streaming.receiver import Receiver
-from hawk_agent.streaming.table import Held, LeaseTable
+from hawk_agent.streaming.table import LeaseTable
 from hawk_agent.supervision import TaskSupervisor
-from hawk_agent.transfer import translation as translations
 from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.transport import TransportContext
 from hawk_agent.transports.calibration import machine
-from hawk_agent.transports.faults import equip
+from hawk_agent.transports.registry import TransportRegistry
+from hawk_api import addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hawk_agent.service.engine_identity import Reviewer
-    from hawk_agent.transfer.transport import Transport
 
 log = logging.getLogger(__name__)
 
@@ -49,10 +53,24 @@ STOP_SECONDS = 5.0
 
 
 class Agent:
-    """One node's agent. `start` opens its sockets, `stop` ends every transfer and closes them."""
+    """One node's agent. `start` opens its sockets, `stop` ends every transfer and closes them.
 
-    def __init__(self, settings: Settings, transports: dict[str, Transport] | None = None) -> None:
+    Args:
+        settings: what it is told.
+        registry: the data paths that there are; by default those of the installed packages.
+        reviewer: tells engines by their tokens; without one the socket's permissions suffice.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        registry: TransportRegistry | None = None,
+        reviewer: Reviewer | None = None,
+    ) -> None:
         self.settings = settings
+        self._registry = registry
+        self._reviewer = reviewer
         self.metrics = Metrics()
         self.regions = Regions()
         self.table = LeaseTable()
@@ -67,23 +85,15 @@ class Agent:
         self.address = ""
         self.unused: dict[str, str] = {}
         """Allowed data paths that couldn't be opened, with the reason."""
-        self.canaries = Canaries(self)
-        self.pools: dict[str, PoolTerms] = {}
-        """What pools ask for, by namespace/name; set from outside."""
+        self.pools = PoolTable()
+        """What pools ask for; set from outside."""
         self.usage = Usage()
-        self.reviewer: Reviewer | None = None
-        """Who tells engines by their tokens; set before the start. None: the socket's permissions suffice."""
         self.on_change: Callable[[], None] = lambda: None
-        self._given = transports
         self._pools = [
             ThreadPoolExecutor(settings.copy_threads, thread_name_prefix=name)
             for name in ("send", "receive", "hash")
         ]
         self._ticked = self.table.clock()
-        self.sends = Sends(self, self._pools[2])
-        self._regions_event = asyncio.Event()
-        self.stopping = False
-        """Set when peers that attend are to be let go."""
         self._stack = contextlib.AsyncExitStack()
 
     async def start(self) -> None:
@@ -98,48 +108,105 @@ class Agent:
         for pool in self._pools:
             self._stack.callback(pool.shutdown, wait=False, cancel_futures=True)
         await asyncio.to_thread(machine)  # once, and not while the first transfer waits
-        opened = self._given
-        if opened is None:
-            opened = await open_transports(
-                self.settings,
-                self._stack,
-                self._pools[0],
-                self._pools[1],
-                metrics=self.metrics,
-                unused=self.unused,
-            )
-        self.transports = equip(opened)
+        paths = await self._open_paths()
         self.identity.transports.extend(self.transports)
+        hashing, clock, settings = self._pools[2], self.table.clock, self.settings
+        memory = EngineMemory(self.regions, paths)
         self.receiver = Receiver(
             self.identity.epoch,
             self.table,
             self.transports,
-            hashing=self._pools[2],
+            hashing=hashing,
             metrics=self.metrics,
+            supervisor=self.supervisor,
+        )
+        reservations = Reservations(self.table, self.regions, self.pools, self.identity, settings.terms)
+        outbound = Outbound(
+            self.identity,
+            paths,
+            hashing=hashing,
+            at_once=settings.copy_threads,
+            clock=clock,
+            supervisor=self.supervisor,
+        )
+        canaries = Canaries(
+            self.identity,
+            table=self.table,
+            reservations=reservations,
+            receiver=self.receiver,
+            outbound=outbound,
             supervisor=self.supervisor,
         )
         self.links = Links(
             self.identity,
-            self.settings.tls,
+            settings.tls,
             self.metrics,
-            regions=self.region_facts,
-            keep=self.keep,
-            forget=self.forget,
-            paths=self._paths,
-            prove=self.canaries.prove,
+            memory=memory,
+            paths=paths,
+            prove=canaries.prove,
             changed=self._changed,
             supervisor=self.supervisor,
         )
+        memory.changed += [self.links.regions_changed, self._changed]
+        self.sends = Sends(
+            outbound,
+            self.links,
+            self.regions,
+            metrics=self.metrics,
+            supervisor=self.supervisor,
+            layer_timeout=settings.layer_timeout,
+        )
         self._stack.push_async_callback(self.supervisor.close)
-        self.address = await open_peers(self.settings, self._stack, PeerService(self))
+        peers = PeerService(
+            self.identity,
+            memory=memory,
+            paths=paths,
+            receiver=self.receiver,
+            table=self.table,
+            canaries=canaries,
+        )
+        self.address = reservations.address = await open_peers(settings, self._stack, peers)
+        self._stack.callback(memory.close)  # lets peers go that attend
         self.supervisor.keep("tick", self._ticking)
         self._stack.callback(self.links.close)
-        engines = EngineServer(self, self.settings.socket, self.settings.socket_mode)
+
+        def requests(owner: object) -> Requests:
+            return Requests(
+                owner,
+                identity=self.identity,
+                reviewer=self._reviewer,
+                memory=memory,
+                reservations=reservations,
+                receiver=self.receiver,
+                sends=self.sends,
+            )
+
+        engines = EngineServer(settings.socket, settings.socket_mode, self.metrics, requests)
         await engines.start()
         self._stack.push_async_callback(engines.close)
+        log.info("agent of %s, epoch %s, peers at %s, engines at %s", settings.node, self.identity.epoch,
+                 self.address, settings.socket)  # fmt: skip
         self.links.wire(self.settings.peers)
-        log.info("agent of %s, epoch %s, peers at %s, engines at %s", self.settings.node, self.identity.epoch,
-                 self.address, self.settings.socket)  # fmt: skip
+
+    async def _open_paths(self) -> DataPaths:
+        settings = self.settings
+        host = addresses.parse(settings.listen).host
+        context = TransportContext(
+            sending=self._pools[0],
+            receiving=self._pools[1],
+            metrics=self.metrics,
+            socket=settings.socket,
+            listen_host=host,
+            advertised_host=addresses.parse(settings.advertise, 0).host if settings.advertise else host,
+            data_port=settings.data_port,
+            rdma_devices=settings.rdma_devices,
+            rdma_gid_index=settings.rdma_gid_index,
+            rails=settings.rails,
+            strategy=settings.strategy,
+        )
+        registry = self._registry or TransportRegistry()
+        self.transports, self.unused = await registry.open(settings.transports, context, self._stack)
+        return DataPaths(self.transports, self.identity)
 
     async def stop(self) -> None:
         """End every transfer and lease, tell the peers, close."""
@@ -151,121 +218,9 @@ class Agent:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
                 await asyncio.gather(*leases, *results, return_exceptions=True)
-        self.stopping = True
-        self._regions_event.set()
         await self._stack.aclose()
         for region in self.regions:
             self.regions.drop(region.name)
-
-    # What engines ask
-
-    async def register(self, descriptor: int, request: engine_pb2.Register) -> Region:
-        """Map an engine's memory."""
-        layout = translations.from_wire(request.layout)
-        region = await self.regions.register(
-            descriptor, request.region, layout, pool=request.pool, group=request.group, worker=request.worker
-        )
-        try:
-            for transport in self.transports.values():
-                await transport.adopt(region)
-        except BaseException:
-            self.regions.drop(region.name)
-            raise
-        self._regions_changed()
-        return region
-
-    def unregister(self, name: str) -> None:
-        """Forget a region; leases and transfers that use it end by themselves."""
-        self.regions.drop(name)
-        self._regions_changed()
-
-    def reserve(self, request: engine_pb2.Reserve, owner: object) -> Held:
-        """Grant a lease on a part of a region."""
-        region = self.regions.get(request.region)
-        extent = request.extent
-        selection = (
-            translations.Selection(region.layout)
-            if extent.empty
-            else translations.select(region.layout, extent.windows, extent.blocks)
-        )
-        asked = self.pools.get(region.pool, NOTHING)
-        terms = asked.over(self.settings.terms, request.grace_ms / 1000, request.max_grace_ms / 1000)
-        return self.table.grant(
-            region,
-            selection,
-            terms,
-            request=request.request,
-            verify=request.verify or asked.verify or common_pb2.VERIFY_ALWAYS,
-            owner=owner,
-            empty=extent.empty,
-        )
-
-    def ticket(self, held: Held) -> engine_pb2.Ticket:
-        """What the prefill side needs to fill a lease."""
-        terms = held.lease.terms
-        return engine_pb2.Ticket(
-            node=self.identity.node,
-            address=self.address,
-            epoch=self.identity.epoch,
-            lease=held.id,
-            slot=held.slot,
-            generation=held.generation,
-            token=held.token,
-            layout=translations.to_wire(held.selection.layout),
-            blocks=held.selection.blocks,
-            empty=held.empty,
-            verify=held.verify,
-            grace_ms=round(terms.grace * 1000),
-            max_grace_ms=round(terms.max_grace * 1000),
-            request=held.request,
-            pool=held.region.pool,
-        )
-
-    # What peers and links ask
-
-    def region_facts(self) -> list[peer_pb2.Region]:
-        """Regions as peers are told of them."""
-        return [
-            peer_pb2.Region(
-                pool=r.pool,
-                group=r.group,
-                worker=r.worker,
-                layout=translations.to_wire(r.layout),
-                identity=r.identity,
-            )
-            for r in self.regions
-        ]
-
-    async def regions_event(self) -> None:
-        """Returns at the next change of regions, and when the agent stops."""
-        await self._regions_event.wait()
-
-    def keep(self, identity: peer_pb2.Identity, regions: frozenset[str]) -> None:
-        """Drop what is kept of a peer's regions other than these."""
-        for transport in self.transports.values():
-            transport.keep(f"{identity.node}/{identity.epoch}", regions)
-
-    def forget(self, identity: peer_pb2.Identity) -> None:
-        """Drop what is kept of a peer's incarnation."""
-        for transport in self.transports.values():
-            transport.forget(f"{identity.node}/{identity.epoch}")
-
-    def _paths(self, link: Link) -> list[str]:
-        """Data paths that both ends have, best first. Shared memory needs one machine."""
-        theirs = link.identity
-        if theirs is None:
-            return []
-        return [
-            name
-            for name in self.transports
-            if name in theirs.transports and (name != "shm" or theirs.host == self.identity.host)
-        ]
-
-    def _regions_changed(self) -> None:
-        self._regions_event.set()
-        self._regions_event = asyncio.Event()
-        self.links.regions_changed()
-        self._changed()
 
     def _changed(self) -> None:
         self.on_change()
@@ -280,7 +235,7 @@ class Agent:
         while True:
             await asyncio.sleep(TICK_SECONDS)
             self.receiver.tick()
-            if self.usage.look(self.regions, self.pools, self.table.clock()):
+            if self.usage.look(self.regions, self.pools.terms, self.table.clock()):
                 self._changed()
             self._count()
             self._ticked = self.table.clock()

@@ -20,11 +20,13 @@ from hawk_agent.transfer.outcome import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hawk_agent.service.agent import Agent
     from hawk_agent.service.links import Link
+    from hawk_agent.service.reservations import Reservations
+    from hawk_agent.service.sends import Outbound
+    from hawk_agent.streaming.receiver import Receiver
     from hawk_agent.streaming.report import Report
-    from hawk_agent.streaming.table import Held
-    from hawk_agent.supervision import Duty
+    from hawk_agent.streaming.table import Held, LeaseTable
+    from hawk_agent.supervision import Duty, TaskSupervisor
 
 _SIZES: Final = {"l": 4, "c": 2, "b": 1, "h": 2, "s": 37, "d": 32}
 _SOURCE: Final = "l c b h s d"
@@ -61,8 +63,22 @@ def scratch(notation: str, sizes: dict[str, int], content: bytes | None) -> Iter
 class Canaries:
     """Both sides of the proof."""
 
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
+    def __init__(
+        self,
+        identity: peer_pb2.Identity,
+        *,
+        table: LeaseTable,
+        reservations: Reservations,
+        receiver: Receiver,
+        outbound: Outbound,
+        supervisor: TaskSupervisor,
+    ) -> None:
+        self._identity = identity
+        self._table = table
+        self._reservations = reservations
+        self._receiver = receiver
+        self._outbound = outbound
+        self._supervisor = supervisor
         self._waiting: set[Duty] = set()
 
     async def grant(self) -> engine_pb2.Ticket:
@@ -71,7 +87,7 @@ class Canaries:
         if len(self._waiting) >= MAX_CANARIES:
             raise LimitReachedError(f"{MAX_CANARIES} canaries are under way, the most at once")
         with scratch(_DESTINATION, _SIZES | _TILE, b"") as region:
-            held = self._agent.table.grant(
+            held = self._table.grant(
                 region,
                 translations.select(region.layout, (), ()),
                 _TERMS,
@@ -80,21 +96,21 @@ class Canaries:
                 owner=CANARY,
                 empty=False,
             )
-        duty = self._agent.supervisor.finish("canary", lambda: self._mind(held))
+        duty = self._supervisor.finish("canary", lambda: self._mind(held))
         self._waiting.add(duty)
         duty.done.add_done_callback(lambda _: self._waiting.discard(duty))
-        return self._agent.ticket(held)
+        return self._reservations.ticket(held)
 
     async def _mind(self, held: Held) -> None:
         await held.until(lambda: held.lease.state is State.COMPLETE or held.lease.state.ended)
         if held.lease.state is State.COMPLETE:
-            self._agent.receiver.acknowledge(held)
+            self._receiver.acknowledge(held)
 
     async def prove(self, link: Link, transport: str) -> Report:
         """Ask the peer for a scratch lease and fill it. The report's outcome is the proof."""
         if link.line is None:
             raise LinkDownError(f"the link to {link.node} is down")
-        request = peer_pb2.CanaryRequest(identity=self._agent.identity)
+        request = peer_pb2.CanaryRequest(identity=self._identity)
         reply = await link.line.stub.Canary(request, timeout=ANSWER_SECONDS)
         ticket = engine_pb2.Ticket.FromString(reply.ticket)
         with scratch(_SOURCE, _SIZES, None) as region:
@@ -109,7 +125,7 @@ class Canaries:
                 all_complete=True,
                 layer_timeout=ANSWER_SECONDS,
             )
-            outgoing = self._agent.sends.outgoing(job, link, transport)
+            outgoing = self._outbound.start(job, link, transport)
             try:
                 return await asyncio.shield(outgoing.result)
             except asyncio.CancelledError:

@@ -18,13 +18,16 @@ from google.protobuf.message import DecodeError
 from hawk_agent.errors import FrameError, HawkAgentError, LimitReachedError, TransferFailedError
 from hawk_agent.net import sockets
 from hawk_agent.protocol import engine_pb2, framing
-from hawk_agent.service.requests import Requests
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
     from pathlib import Path
 
-    from hawk_agent.service.agent import Agent
+    from hawk_agent.metrics import Metrics
+    from hawk_agent.service.requests import Requests
+
+    MakeRequests = Callable[[object], Requests]
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +39,11 @@ MAX_REPLIES = 2048
 
 
 class EngineServer:
-    """Accepts engines at a path."""
+    """Accepts engines at a path; `requests` makes what answers one connection, which owns what it makes."""
 
-    def __init__(self, agent: Agent, path: Path, mode: int) -> None:
-        self._agent = agent
+    def __init__(self, path: Path, mode: int, metrics: Metrics, requests: MakeRequests) -> None:
+        self._metrics = metrics
+        self._requests = requests
         self._path = path
         self._mode = mode
         self._listener: socket.socket | None = None
@@ -64,15 +68,15 @@ class EngineServer:
                 client.close()
                 continue
             client.setblocking(False)
-            connection = EngineConnection(self._agent, client)
+            connection = EngineConnection(client, self._metrics, self._requests)
             task = asyncio.create_task(connection.run(), name="engine")
             self._connections[connection] = task
             task.add_done_callback(functools.partial(self._gone, connection))
-            self._agent.metrics.engines.set(len(self._connections))
+            self._metrics.engines.set(len(self._connections))
 
     def _gone(self, connection: EngineConnection, _: asyncio.Task[None]) -> None:
         self._connections.pop(connection, None)
-        self._agent.metrics.engines.set(len(self._connections))
+        self._metrics.engines.set(len(self._connections))
 
     async def close(self) -> None:
         """Stop accepting, and let every connection end as if its engine had gone."""
@@ -89,14 +93,14 @@ class EngineServer:
 class EngineConnection:
     """One engine."""
 
-    def __init__(self, agent: Agent, client: socket.socket) -> None:
-        self._agent = agent
+    def __init__(self, client: socket.socket, metrics: Metrics, requests: MakeRequests) -> None:
+        self._metrics = metrics
         self._client = client
         self._decoder = framing.Decoder()
         self._descriptors = framing.Descriptors()
         self._messages: asyncio.Queue[engine_pb2.Request | FrameError | None] = asyncio.Queue()
         self._replies: asyncio.Queue[engine_pb2.Reply] = asyncio.Queue(MAX_REPLIES)
-        self._requests = Requests(agent, self)
+        self._requests = requests(self)
         self._running: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -168,7 +172,7 @@ class EngineConnection:
             if message is None:
                 return
             if isinstance(message, FrameError):
-                self._agent.metrics.bad_frames.inc()
+                self._metrics.bad_frames.inc()
                 log.warning("an engine's connection is closed: %s", message)
                 self.reply(_failure(0, message))
                 return

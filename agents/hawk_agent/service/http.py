@@ -15,25 +15,31 @@ from hawk_agent.net import sockets
 from hawk_api import addresses
 
 if TYPE_CHECKING:
-    from hawk_agent.service.agent import Agent
+    from collections.abc import Callable
+
+    from prometheus_client import CollectorRegistry
 
 REQUEST_SECONDS = 5.0
 MAX_HEAD = 8192
 
 
 class HttpServer:
-    """A server of three pages; every connection is closed after its answer."""
+    """A server of three pages at `address`, host:port; every connection is closed after its answer.
 
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
+    `unhealthy` says why the agent should be restarted, and nothing while it does its work.
+    """
+
+    def __init__(self, address: str, registry: CollectorRegistry, unhealthy: Callable[[], str]) -> None:
+        self._wanted = addresses.parse(address)
+        self._registry = registry
+        self._unhealthy = unhealthy
         self._server: asyncio.Server | None = None
         self.address = ""
 
     async def start(self) -> None:
         """Listen. SocketInUseError when the port is taken."""
-        wanted = addresses.parse(self._agent.settings.metrics)
-        listener = sockets.listen_tcp(wanted.host, wanted.port)
-        self.address = addresses.format(wanted.host, listener.getsockname()[1])
+        listener = sockets.listen_tcp(self._wanted.host, self._wanted.port)
+        self.address = addresses.format(self._wanted.host, listener.getsockname()[1])
         self._server = await asyncio.start_server(self._serve, sock=listener, limit=MAX_HEAD)
 
     async def close(self) -> None:
@@ -57,9 +63,9 @@ class HttpServer:
         if method != b"GET":
             return _page(405, "Method Not Allowed", b"GET only\n")
         if path == b"/metrics":
-            return _page(200, "OK", generate_latest(self._agent.metrics.registry), CONTENT_TYPE_LATEST)
+            return _page(200, "OK", generate_latest(self._registry), CONTENT_TYPE_LATEST)
         if path == b"/healthz":
-            problem = self._agent.unhealthy()
+            problem = self._unhealthy()
             return (
                 _page(503, "Service Unavailable", problem.encode()) if problem else _page(200, "OK", b"ok\n")
             )

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from hawk_agent.identity import Files
     from hawk_agent.metrics import Metrics
     from hawk_agent.protocol import peer_pb2_grpc
+    from hawk_agent.service.data_paths import DataPaths
+    from hawk_agent.service.engine_memory import EngineMemory
     from hawk_agent.service.settings import PeerAddress
     from hawk_agent.streaming.report import Report
     from hawk_agent.supervision import Duty, TaskSupervisor
@@ -109,6 +111,10 @@ class Link:
         node = self.node or self.peer.address
         return Facts(node, self.peer.address, self.epoch, self.state, self.transport, self.problem)
 
+    def stub(self) -> peer_pb2_grpc.PeerAsyncStub | None:
+        """The peer's stub over any link that is up, for one that was un-wired or lost; None without."""
+        return self._room.stub(self.node)
+
     def suspect(self) -> None:
         """A transfer failed on the data path: prove the link again. Until then it stays in use."""
         self._suspect.set()
@@ -157,7 +163,7 @@ class Link:
             raise HandshakeRefusedError(problem.message)
         if self.identity is not None and self.identity.epoch != reply.identity.epoch:
             log.info("%s restarted: epoch %s is now %s", self.node, self.identity.epoch, reply.identity.epoch)
-            self._room.forget(self.identity)
+            self._room.paths.forget(self.identity)
         self.identity = reply.identity
         self._regions = list(reply.regions)
         self._become(State.UP, self._mismatch())
@@ -189,7 +195,7 @@ class Link:
         self._regions = list(regions)
         self._regions_changed.set()
         if self.identity is not None:
-            self._room.keep(self.identity, frozenset(region.identity for region in self._regions))
+            self._room.paths.keep(self.identity, frozenset(region.identity for region in self._regions))
 
     async def _prove_when_needed(self) -> None:
         """Prove at the start, after a failed transfer, and after a failed proof (with growing rests)."""
@@ -204,7 +210,7 @@ class Link:
     async def _prove(self) -> bool:
         """One canary on each allowed data path until one comes out right."""
         failures = []
-        for transport in self._room.paths(self):
+        for transport in self._shared_paths():
             try:
                 report = await self._room.prove(self, transport)
             except (HawkAgentError, grpc.aio.AioRpcError) as error:
@@ -223,6 +229,9 @@ class Link:
         self._become(State.UP, Problem(Reason.CANARY_FAILED, "; ".join(failures) or "no data path in common"))
         return False
 
+    def _shared_paths(self) -> list[str]:
+        return [] if self.identity is None else self._room.paths.shared_with(self.identity)
+
     async def _look_at_regions(self) -> None:
         while True:
             await self._regions_changed.wait()
@@ -232,13 +241,13 @@ class Link:
             )
 
     def _mismatch(self) -> Problem | None:
-        return handshake.check_regions(self._room.regions(), self._regions)
+        return handshake.check_regions(self._room.memory.facts(), self._regions)
 
     def _lost(self, problem: Problem, state: State = State.DOWN) -> None:
         if self.state is not state or self.problem is None or self.problem.reason is not problem.reason:
             self._room.metrics.link_failures.labels(problem.reason.value).inc()
         if self.identity is not None:
-            self._room.forget(self.identity)
+            self._room.paths.forget(self.identity)
         self._become(state, problem)
 
     def _become(self, state: State, problem: Problem | None) -> None:
@@ -277,10 +286,8 @@ class Links:
         tls: Files | None,
         metrics: Metrics,
         *,
-        regions: Callable[[], Iterable[peer_pb2.Region]],
-        keep: Callable[[peer_pb2.Identity, frozenset[str]], None],
-        forget: Callable[[peer_pb2.Identity], None],
-        paths: Callable[[Link], list[str]],
+        memory: EngineMemory,
+        paths: DataPaths,
         prove: Callable[[Link, str], Awaitable[Report]],
         changed: Callable[[], None],
         supervisor: TaskSupervisor,
@@ -289,9 +296,7 @@ class Links:
         self.identity = identity
         self.tls = tls
         self.metrics = metrics
-        self.regions = regions
-        self.keep = keep
-        self.forget = forget
+        self.memory = memory
         self.paths = paths
         self.prove = prove
         self._on_change = changed

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-    from hawk_agent.service.agent import Agent
+    from hawk_agent.service.canary import Canaries
+    from hawk_agent.service.data_paths import DataPaths
+    from hawk_agent.service.engine_memory import EngineMemory
+    from hawk_agent.streaming.receiver import Receiver
+    from hawk_agent.streaming.table import LeaseTable
 
     Context = grpc.aio.ServicerContext[Message, Message]
 
@@ -34,21 +38,35 @@ PRESENCE_SECONDS = 1.0
 class PeerService(peer_pb2_grpc.PeerServicer):
     """The gRPC service. With TLS, what a peer calls itself must be what its certificate says."""
 
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
+    def __init__(
+        self,
+        identity: peer_pb2.Identity,
+        *,
+        memory: EngineMemory,
+        paths: DataPaths,
+        receiver: Receiver,
+        table: LeaseTable,
+        canaries: Canaries,
+    ) -> None:
+        self._identity = identity
+        self._memory = memory
+        self._paths = paths
+        self._receiver = receiver
+        self._table = table
+        self._canaries = canaries
 
     async def Hello(  # noqa: N802
         self, request: peer_pb2.HelloRequest, context: Context
     ) -> peer_pb2.HelloReply:
         """Welcome a peer, or say why not."""
-        mine = self._agent.identity
+        mine = self._identity
         problem = self._check(request.identity, context)
         if problem is None and request.expected_node and request.expected_node != mine.node:
             problem = handshake.check_identity(mine, mine, request.expected_node, None)
         if problem is not None:
             log.warning("refused %s at %s: %s", request.identity.node, context.peer(), problem.message)
             return peer_pb2.HelloReply(identity=mine, refusal=problem.reason.value, message=problem.message)
-        return peer_pb2.HelloReply(identity=mine, regions=self._agent.region_facts())
+        return peer_pb2.HelloReply(identity=mine, regions=self._memory.facts())
 
     async def Attend(  # noqa: N802
         self,
@@ -59,17 +77,17 @@ class PeerService(peer_pb2_grpc.PeerServicer):
         await self._admit(request.identity, context)
         known: list[peer_pb2.Region] | None = None
         try:
-            while not self._agent.stopping:
-                now = self._agent.region_facts()
+            while not self._memory.closed:
+                now = self._memory.facts()
                 changed = now != known
                 known = now
                 yield peer_pb2.Presence(
-                    epoch=self._agent.identity.epoch, regions=now if changed else [], regions_changed=changed
+                    epoch=self._identity.epoch, regions=now if changed else [], regions_changed=changed
                 )
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._agent.regions_event(), PRESENCE_SECONDS)
+                    await asyncio.wait_for(self._memory.change(), PRESENCE_SECONDS)
         finally:
-            self._agent.forget(request.identity)
+            self._paths.forget(request.identity)
 
     async def Transfer(  # noqa: N802
         self,
@@ -85,7 +103,7 @@ class PeerService(peer_pb2_grpc.PeerServicer):
             return
         try:
             await self._admit(first.begin.identity, context)
-            incoming = self._agent.receiver.open(first.begin)
+            incoming = self._receiver.open(first.begin)
         except TransferFailedError as error:
             yield _ended(error.outcome, error.detail)
             return
@@ -104,9 +122,9 @@ class PeerService(peer_pb2_grpc.PeerServicer):
         self, request: peer_pb2.InquireRequest, context: Context
     ) -> peer_pb2.InquireReply:
         """Say what became of a lease."""
-        epoch = self._agent.identity.epoch
+        epoch = self._identity.epoch
         try:
-            held = self._agent.table.get(request.lease)
+            held = self._table.get(request.lease)
         except UnknownLeaseError:
             return peer_pb2.InquireReply(epoch=epoch, outcome=Outcome.EXPIRED.wire)
         lease = held.lease
@@ -122,7 +140,7 @@ class PeerService(peer_pb2_grpc.PeerServicer):
         """Grant a scratch lease; it acknowledges itself when it is complete."""
         await self._admit(request.identity, context)
         try:
-            ticket = await self._agent.canaries.grant()
+            ticket = await self._canaries.grant()
         except HawkAgentError as error:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
             raise
@@ -136,18 +154,18 @@ class PeerService(peer_pb2_grpc.PeerServicer):
             epoch=request.epoch, lease=request.lease, generation=request.generation, token=request.token
         )
         try:
-            held = self._agent.receiver.find(ticket.epoch, ticket.lease, ticket.generation, ticket.token)
+            held = self._receiver.find(ticket.epoch, ticket.lease, ticket.generation, ticket.token)
         except HawkAgentError:
             return peer_pb2.DeclineReply(ended=False)
         outcome = from_wire(request.outcome) if request.outcome else Outcome.ABORTED_BY_SENDER
-        await self._agent.receiver.give_up(held, outcome, request.reason or "the prefill side declined")
+        await self._receiver.give_up(held, outcome, request.reason or "the prefill side declined")
         final = held.lease.outcome
         if final is None:
             return peer_pb2.DeclineReply(ended=False)
         return peer_pb2.DeclineReply(ended=True, outcome=final.wire, message=held.lease.message)
 
     def _check(self, identity: peer_pb2.Identity, context: Context) -> handshake.Problem | None:
-        return handshake.check_identity(self._agent.identity, identity, "", _certified(context))
+        return handshake.check_identity(self._identity, identity, "", _certified(context))
 
     async def _admit(self, identity: peer_pb2.Identity, context: Context) -> None:
         problem = self._check(identity, context)

@@ -46,6 +46,17 @@ class PoolTerms:
 NOTHING: Final = PoolTerms()
 
 
+class PoolTable:
+    """What each pool asks for, by namespace/name; replaced as a whole when the HawkNode's spec changes."""
+
+    def __init__(self) -> None:
+        self.terms: Mapping[str, PoolTerms] = {}
+
+    def get(self, pool: str) -> PoolTerms:
+        """A pool's terms; nothing in particular for a pool that isn't known."""
+        return self.terms.get(pool, NOTHING)
+
+
 def parse(spec: Mapping[str, Any]) -> dict[str, PoolTerms]:
     """The terms by pool (namespace/name) of a HawkNode's spec."""
     return {entry["pool"]: _parse(entry) for entry in spec.get("pools") or ()}

@@ -15,7 +15,6 @@ from hawk_agent.errors import (
 from hawk_agent.protocol import engine_pb2
 from hawk_agent.protocol.framing import close_all
 from hawk_agent.service.engine_identity import check_node, check_register
-from hawk_agent.service.pools import NOTHING
 from hawk_agent.service.settings import PROTOCOL
 from hawk_agent.streaming.lease import State
 from hawk_agent.streaming.report import Report
@@ -24,8 +23,12 @@ from hawk_agent.transfer.outcome import Outcome
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hawk_agent.service.agent import Agent
-    from hawk_agent.service.engine_identity import EnginePod
+    from hawk_agent.protocol import peer_pb2
+    from hawk_agent.service.engine_identity import EnginePod, Reviewer
+    from hawk_agent.service.engine_memory import EngineMemory
+    from hawk_agent.service.reservations import Reservations
+    from hawk_agent.service.sends import Sends
+    from hawk_agent.streaming.receiver import Receiver
     from hawk_agent.streaming.sender import Outgoing
     from hawk_agent.streaming.table import Held
 
@@ -36,12 +39,29 @@ MAX_TRANSFERS = 4096
 
 
 class Requests:
-    """The requests of one connection. `descriptors` are those received and not yet handed to their
-    request."""
+    """The requests of one connection, `owner`. Without a reviewer no engine has to show a token.
 
-    def __init__(self, agent: Agent, owner: object) -> None:
-        self._agent = agent
+    `descriptors` are those received and not yet handed to their request.
+    """
+
+    def __init__(
+        self,
+        owner: object,
+        *,
+        identity: peer_pb2.Identity,
+        reviewer: Reviewer | None,
+        memory: EngineMemory,
+        reservations: Reservations,
+        receiver: Receiver,
+        sends: Sends,
+    ) -> None:
         self._owner = owner
+        self._identity = identity
+        self._reviewer = reviewer
+        self._memory = memory
+        self._reservations = reservations
+        self._receiver = receiver
+        self._sends = sends
         self._regions: set[str] = set()
         self._transfers: dict[int, Outgoing] = {}
         self._made = 0
@@ -81,28 +101,27 @@ class Requests:
 
     async def close(self) -> None:
         """The engine is gone: end its leases and transfers safely, then let its regions go."""
-        agent = self._agent
         outgoing = [transfer for transfer in self._transfers.values() if not transfer.result.done()]
         for transfer in outgoing:
             transfer.leave(Outcome.ENGINE_LOST, "the prefill engine closed its connection", wait=True)
         ends = [
-            agent.receiver.end(held, Outcome.ENGINE_LOST, "the decode engine closed its connection")
-            for held in agent.table.owned_by(self._owner)
+            self._receiver.end(held, Outcome.ENGINE_LOST, "the decode engine closed its connection")
+            for held in self._reservations.owned_by(self._owner)
         ]
         await asyncio.gather(*ends, return_exceptions=True)
         for name in tuple(self._regions):
-            agent.unregister(name)
+            self._memory.unregister(name)
         self._regions.clear()
 
     async def _hello(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
-        identity = self._agent.identity
+        identity = self._identity
         if request.hello.protocol != PROTOCOL:
             raise VersionMismatchError(
                 f"the engine speaks protocol {request.hello.protocol}, the agent {PROTOCOL} (version "
                 f"{identity.version}); install one version of hawkpool on both"
             )
-        if self._agent.reviewer is not None:
-            self._pod = await self._agent.reviewer.review(request.hello.token)
+        if self._reviewer is not None:
+            self._pod = await self._reviewer.review(request.hello.token)
             check_node(self._pod, identity.node)
         self._greeted = True
         return engine_pb2.Reply(
@@ -116,7 +135,7 @@ class Requests:
             raise BadRequestError(f"register takes one descriptor, the memory; {len(descriptors)} came")
         if self._pod is not None:
             check_register(self._pod, request.register)
-        region = await self._agent.register(descriptors[0], request.register)
+        region = await self._memory.register(descriptors[0], request.register)
         self._regions.add(region.name)
         return engine_pb2.Reply(
             registered=engine_pb2.Registered(bytes=region.nbytes, fingerprint=region.layout.fingerprint)
@@ -125,22 +144,22 @@ class Requests:
     async def _unregister(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
         name = self._own(request.unregister.region)
         self._regions.discard(name)
-        self._agent.unregister(name)
+        self._memory.unregister(name)
         return engine_pb2.Reply(done=engine_pb2.Done())
 
     async def _reserve(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
         self._own(request.reserve.region)
-        held = self._agent.reserve(request.reserve, self._owner)
-        ticket = self._agent.ticket(held).SerializeToString()
-        asked = self._agent.pools.get(held.region.pool, NOTHING)
+        held = self._reservations.reserve(request.reserve, self._owner)
+        ticket = self._reservations.ticket(held).SerializeToString()
+        on_failure = self._reservations.on_failure(held)
         return engine_pb2.Reply(
-            reserved=engine_pb2.Reserved(lease=held.id, ticket=ticket, on_failure=asked.on_failure)
+            reserved=engine_pb2.Reserved(lease=held.id, ticket=ticket, on_failure=on_failure)
         )
 
     async def _push(self, request: engine_pb2.Request, descriptors: list[int]) -> engine_pb2.Reply:
         events = list(descriptors)
         descriptors.clear()  # push takes them over, whatever comes
-        outgoing = self._agent.sends.push(request.push, events, self._own)
+        outgoing = self._sends.push(request.push, events, self._own)
         self._made += 1
         self._forget_old()
         self._transfers[self._made] = outgoing
@@ -171,7 +190,7 @@ class Requests:
         return engine_pb2.Reply(ended=report.to_wire())
 
     async def _decline(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
-        await self._agent.sends.decline(request.decline.ticket, request.decline.reason)
+        await self._sends.decline(request.decline.ticket, request.decline.reason)
         return engine_pb2.Reply(done=engine_pb2.Done())
 
     async def _wait_layers(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
@@ -197,14 +216,12 @@ class Requests:
         held = self._held(request.acknowledge.lease)
         if held.lease.outcome is not None and not held.lease.outcome.ok:
             raise TransferFailedError(held.lease.outcome, held.lease.message)
-        self._agent.receiver.acknowledge(held)
+        self._receiver.acknowledge(held)
         return engine_pb2.Reply(ended=self._report(held).to_wire())
 
     async def _release(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
         held = self._held(request.release.lease)
-        await self._agent.receiver.end(
-            held, Outcome.ABORTED_BY_RECEIVER, "the decode engine gave the lease back"
-        )
+        await self._receiver.end(held, Outcome.ABORTED_BY_RECEIVER, "the decode engine gave the lease back")
         return engine_pb2.Reply(ended=self._report(held).to_wire())
 
     def _report(self, held: Held) -> Report:
@@ -215,7 +232,7 @@ class Requests:
             outcome=outcome,
             message=held.lease.message,
             nbytes=progress.nbytes if progress else 0,
-            seconds=self._agent.table.clock() - held.began_at if held.began_at else 0.0,
+            seconds=self._reservations.seconds_of(held),
             digest=progress.digest if progress else None,
             transport=held.transport,
             chunks=tuple(progress.arrivals[i] for i in sorted(progress.arrivals)) if progress else (),
@@ -224,15 +241,12 @@ class Requests:
     def _own(self, name: str) -> str:
         """A region of this engine's. HawkAgentError when it is another's, or none."""
         if name not in self._regions:
-            self._agent.regions.get(name)
+            self._memory.get(name)
             raise BadRequestError(f"region {name} belongs to another engine; register one of your own")
         return name
 
     def _held(self, lease: int) -> Held:
-        held = self._agent.table.get(lease)
-        if held.owner is not self._owner:
-            raise UnknownLeaseError(f"lease {lease} belongs to another engine")
-        return held
+        return self._reservations.of(lease, self._owner)
 
     def _transfer(self, number: int) -> Outgoing:
         try:

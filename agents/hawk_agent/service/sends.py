@@ -22,20 +22,77 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import ThreadPoolExecutor
 
-    from hawk_agent.service.agent import Agent
-    from hawk_agent.service.links import Link
+    from hawk_agent.memory.region import Regions
+    from hawk_agent.metrics import Metrics
+    from hawk_agent.service.data_paths import DataPaths
+    from hawk_agent.service.links import Link, Links
     from hawk_agent.streaming.report import Report
+    from hawk_agent.supervision import TaskSupervisor
 
 MAX_SENDING = 1024
+
+
+class Outbound:
+    """What every transfer from this node shares: data paths, threads that hash, and `at_once`, the chunks
+    under way at one moment."""
+
+    def __init__(
+        self,
+        identity: peer_pb2.Identity,
+        paths: DataPaths,
+        *,
+        hashing: ThreadPoolExecutor,
+        at_once: int,
+        clock: Callable[[], float],
+        supervisor: TaskSupervisor,
+    ) -> None:
+        self._identity = identity
+        self._paths = paths
+        self._hashing = hashing
+        self._slots = asyncio.Semaphore(at_once)
+        self._clock = clock
+        self._supervisor = supervisor
+
+    def start(self, job: Job, link: Link, transport: str) -> Outgoing:
+        """Start a transfer over a link."""
+        line = link.line
+        if line is None:
+            raise LinkDownError(f"the link to {link.node} is down")
+        outgoing = Outgoing(
+            job,
+            lambda: link.stub() or line.stub,
+            self._paths.transports[transport],
+            identity=self._identity,
+            hashing=self._hashing,
+            slots=self._slots,
+            clock=self._clock,
+        )
+        line.retain()
+        outgoing.result.add_done_callback(lambda _: line.release())
+        self._supervisor.finish(f"transfer to {outgoing.peer}", outgoing.run)
+        return outgoing
 
 
 class Sends:
     """The sending half of an agent. `running` are the transfers that engines asked for."""
 
-    def __init__(self, agent: Agent, hashing: ThreadPoolExecutor) -> None:
-        self._agent = agent
-        self._hashing = hashing
-        self._slots = asyncio.Semaphore(agent.settings.copy_threads)
+    def __init__(
+        self,
+        outbound: Outbound,
+        links: Links,
+        regions: Regions,
+        *,
+        metrics: Metrics,
+        supervisor: TaskSupervisor,
+        layer_timeout: float,
+    ) -> None:
+        """`layer_timeout` is the longest that a layer may take, in seconds."""
+        self._outbound = outbound
+        self._links = links
+        self._regions = regions
+        self._metrics = metrics
+        self._supervisor = supervisor
+        self._layer_timeout = layer_timeout
         self.running: set[Outgoing] = set()
 
     def push(self, request: engine_pb2.Push, events: Sequence[int], own: Callable[[str], str]) -> Outgoing:
@@ -48,16 +105,16 @@ class Sends:
         job: Job | None = None
         try:
             ticket = parse_ticket(request.ticket)
-            link = self._agent.links.to(ticket.node, ticket.epoch)
+            link = self._links.to(ticket.node, ticket.epoch)
             own(request.region)
             job = self._job(request, ticket, events)
-            outgoing = self.outgoing(job, link, link.transport)
+            outgoing = self._outbound.start(job, link, link.transport)
         except BaseException as error:
             for event in events:
                 os.close(event)
             if link is not None:
                 decline = functools.partial(self._decline, link, ticket, str(error))
-                self._agent.supervisor.finish("declining a ticket", decline)
+                self._supervisor.finish("declining a ticket", decline)
             raise
         self.running.add(outgoing)
         outgoing.result.add_done_callback(functools.partial(self._ended, outgoing, link))
@@ -66,7 +123,7 @@ class Sends:
     def _job(self, request: engine_pb2.Push, ticket: engine_pb2.Ticket, events: Sequence[int]) -> Job:
         if len(self.running) >= MAX_SENDING:
             raise LimitReachedError(f"{MAX_SENDING} transfers are under way, the most at once")
-        region = self._agent.regions.get(request.region)
+        region = self._regions.get(request.region)
         if not request.all_complete and not events and not ticket.empty:
             raise EventsRequiredError(
                 "a push sends layers when their eventfds fire, one a layer or one a chunk; "
@@ -86,7 +143,7 @@ class Sends:
             source = translations.select(region.layout, request.extent.windows, request.extent.blocks)
             destination = translations.Selection(translations.from_wire(ticket.layout), tuple(ticket.blocks))
             translation = translations.Translation(source, destination)
-        timeout = request.layer_timeout_ms / 1000 or self._agent.settings.layer_timeout
+        timeout = request.layer_timeout_ms / 1000 or self._layer_timeout
         return Job(
             ticket,
             region,
@@ -94,41 +151,30 @@ class Sends:
             request.chunk_layers,
             events,
             all_complete=not events,
-            layer_timeout=min(timeout, self._agent.settings.layer_timeout),
+            layer_timeout=min(timeout, self._layer_timeout),
         )
-
-    def outgoing(self, job: Job, link: Link, transport: str) -> Outgoing:
-        """Start a transfer over a link."""
-        line = link.line
-        if line is None:
-            raise LinkDownError(f"the link to {link.node} is down")
-        outgoing = Outgoing(
-            job,
-            lambda: self._agent.links.stub(job.ticket.node) or line.stub,
-            self._agent.transports[transport],
-            identity=self._agent.identity,
-            hashing=self._hashing,
-            slots=self._slots,
-            clock=self._agent.table.clock,
-        )
-        line.retain()
-        outgoing.result.add_done_callback(lambda _: line.release())
-        self._agent.supervisor.finish(f"transfer to {outgoing.peer}", outgoing.run)
-        return outgoing
 
     def _ended(self, outgoing: Outgoing, link: Link, result: asyncio.Future[Report]) -> None:
         self.running.discard(outgoing)
         if result.cancelled():
             return
         report = result.result()
-        self._agent.metrics.sent(report)
+        self._count(report)
         if report.outcome in {Outcome.TRANSPORT_FAILED, Outcome.DIGEST_MISMATCH, Outcome.TIMED_OUT}:
             link.suspect()
+
+    def _count(self, report: Report) -> None:
+        metrics = self._metrics
+        metrics.transfer_sent(report.transport, report.outcome.label, report.nbytes, report.seconds)
+        metrics.extensions.inc(report.grace_extensions)
+        if report.outcome.ok:
+            metrics.hidden.observe(report.hidden_share)
+            metrics.exposed.observe(report.exposed_seconds)
 
     async def decline(self, ticket: bytes, reason: str) -> None:
         """The prefill side will not use a ticket: the receiver's blocks are free at once."""
         parsed = parse_ticket(ticket)
-        await self._decline(self._agent.links.to(parsed.node, parsed.epoch), parsed, reason)
+        await self._decline(self._links.to(parsed.node, parsed.epoch), parsed, reason)
 
     async def _decline(self, link: Link, ticket: engine_pb2.Ticket, reason: str) -> None:
         request = peer_pb2.DeclineRequest(

@@ -164,7 +164,7 @@ class Incoming:
             digest = await self._digest(chunk)
             seconds = self._table.clock() - began
             self._arrived[chunk.index] = (nbytes, seconds, digest)
-            self._metrics.chunk(self._held.transport, nbytes, seconds)
+            self._metrics.chunk_arrived(self._held.transport, nbytes, seconds)
             self._say(
                 arrived=peer_pb2.Arrived(
                     index=chunk.index, bytes=nbytes, seconds=seconds, digest=digest_bytes(digest)
@@ -208,14 +208,16 @@ class Incoming:
         if held.progress is not None:
             self._say(complete=peer_pb2.Complete(bytes=held.progress.nbytes))
         if self._forecast is not None:
-            self._metrics.compared(held.transport, self._forecast, self._placing)
+            self._metrics.forecast_measured(
+                held.transport, self._forecast.strategy, self._forecast.seconds, self._placing
+            )
 
     def conclude(self, outcome: Outcome, message: str) -> None:
         """End without success, unless the outcome is decided already. Returns at once; see `finished`."""
         decided = self._held.lease.state.ended
         self._held.lease = leases.end(self._held.lease, outcome, message)
         if not decided:
-            self._metrics.lease_ended(self._held)
+            self._metrics.lease_failed(self._held.transport, outcome.label)
         self._held.notify()
         if self._closing is None and not self.finished.done():
             self._closing = self._supervisor.finish(f"closing lease {self._held.id}", self._close)

@@ -113,7 +113,7 @@ class Receiver:
             return
         if not held.lease.state.ended:
             held.update(leases.end(held.lease, outcome, message))
-            self._metrics.lease_ended(held)
+            self._metrics.lease_failed(held.transport, outcome.label)
         if held.lease.reusable:
             self._table.retire(held)
 
@@ -135,7 +135,9 @@ class Receiver:
         lease = leases.acknowledge(held.lease)
         if held.lease.state.ended:
             return
-        self._metrics.acknowledged(held, self._table.clock())
+        since = held.lease.complete_at
+        waited = None if since is None else self._table.clock() - since
+        self._metrics.lease_acknowledged(held.transport, waited, lease.terms.grace)
         held.update(lease)
         incoming = self._incoming.get(held.id)
         if incoming is not None:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from hawk_agent.plans import Costs
     from hawk_agent.transfer.chunks import Chunk
     from hawk_agent.transfer.translation import Translation
+    from hawk_agent.transfer.transport import TransportContext
 
 ROOM: Final = 1 << 20
 """Bytes read at a time: what a buffer holds, and how soon a transfer can stop."""
@@ -77,6 +78,11 @@ class Nixl(Transport):
         self._pool = pool
         self._load = load
         self._stack = contextlib.ExitStack()
+
+    @classmethod
+    def create(cls, context: TransportContext) -> Nixl:
+        """As an agent uses it."""
+        return cls(context.receiving)
 
     async def start(self) -> None:
         """Load NIXL. TransportError when it isn't installed or can't run, with the remedy."""

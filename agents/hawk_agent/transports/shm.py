@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from hawk_agent.memory.region import Region
     from hawk_agent.transfer.chunks import Chunk
     from hawk_agent.transfer.translation import Translation
+    from hawk_agent.transfer.transport import TransportContext
 
 T = TypeVar("T")
 TOKEN_BYTES = 32
@@ -48,6 +49,7 @@ class SharedMemory(Transport):
     lives."""
 
     name = "shm"
+    same_host_only = True
 
     def __init__(self, path: Path, pool: ThreadPoolExecutor) -> None:
         self._path = path
@@ -56,6 +58,11 @@ class SharedMemory(Transport):
         self._mappings = _Mappings()
         self._listener: socket.socket | None = None
         self._serving: asyncio.Task[None] | None = None
+
+    @classmethod
+    def create(cls, context: TransportContext) -> SharedMemory:
+        """As an agent uses it: the socket for agents stands beside the one for engines."""
+        return cls(context.socket.with_name(context.socket.name + ".peer"), context.receiving)
 
     async def start(self) -> None:
         """Listen."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hawk_agent.memory.region import Region
     from hawk_agent.transfer.chunks import Chunk
     from hawk_agent.transfer.translation import Translation
+    from hawk_agent.transfer.transport import TransportContext
 
 TOKEN_BYTES = 32
 CONNECT_SECONDS = 5.0
@@ -67,6 +68,17 @@ class Tcp(Transport):
         self._expected: dict[bytes, asyncio.Future[socket.socket]] = {}
         self._listener: socket.socket | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    def create(cls, context: TransportContext) -> Tcp:
+        """As an agent uses it."""
+        return cls(
+            context.listen_host,
+            context.data_port,
+            context.advertised_host,
+            context.sending,
+            context.receiving,
+        )
 
     async def start(self) -> None:
         """Listen."""

@@ -92,15 +92,18 @@ class Stage:
         `fault` makes its transfers wrong on purpose.
         """
         node = NODES[role]
-        command = [script("hawk-agent"), "--node", node, "--socket", self.socket(role)]
+        command: list[str | Path] = [script("hawk-agent")]
+        if fault:
+            command = [sys.executable, "-m", "tests.support.faulty_agent", fault]
+        command += ["--node", node, "--socket", self.socket(role)]
         command += ["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]
         command += ["--system-namespace", SYSTEM, "--identity", "kubernetes"]
         identity = self.supervisor.folder / f"identity-{node}"
         identity.mkdir(exist_ok=True)
         command += ["--tls-cert", identity / "tls.crt", "--tls-key", identity / "tls.key"]
         command += ["--tls-ca", identity / "ca.crt"]
-        environment = {"KUBECONFIG": str(self._agent_token(node)), "HAWK_FAULT": fault}
-        self.agents[role] = self.supervisor.spawn(command, name=f"agent-{node}", env=environment)
+        variables = environment() | {"KUBECONFIG": str(self._agent_token(node))}
+        self.agents[role] = self.supervisor.spawn(command, name=f"agent-{node}", env=variables)
 
     def start_worker(self, role: str) -> Worker:
         """Run the model process that prefills or decodes, connected to its node's agent."""

@@ -38,16 +38,17 @@ class Stage:
         """Run one node's agent, told of the other; `fault` makes its transfers wrong on purpose."""
         node, folder = NODES[role], self.supervisor.folder
         [peer] = set(NODES) - {role}
-        command: list[str | Path] = [Path(sys.executable).parent / "hawk-agent", "--node", node, "--no-kube"]
+        command: list[str | Path] = [Path(sys.executable).parent / "hawk-agent"]
+        if fault:
+            command = [sys.executable, "-m", "tests.support.faulty_agent", fault]
+        command += ["--node", node, "--no-kube"]
         command += ["--socket", self.socket(role), "--listen", f"127.0.0.1:{self._peer_ports[role]}"]
         command += ["--metrics", f"127.0.0.1:{self._metrics_ports[role]}"]
         command += ["--peer", f"{NODES[peer]}=127.0.0.1:{self._peer_ports[peer]}"]
         command += ["--transports", self.transports, "--rdma-device", self.devices[role]]
         command += ["--tls-cert", folder / f"{node}.crt", "--tls-key", folder / f"{node}.key"]
         command += ["--tls-ca", folder / "ca.crt"]
-        self.agents[role] = self.supervisor.spawn(
-            command, name=f"agent-{node}", env={**environment(), "HAWK_FAULT": fault}
-        )
+        self.agents[role] = self.supervisor.spawn(command, name=f"agent-{node}", env=environment())
 
     def start_worker(self, role: str) -> None:
         """Run a model process, connected to its node's agent."""

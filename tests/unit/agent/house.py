@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from pathlib import Path
 
-    from hawk_agent.transfer.transport import Transport
+    from hawk_agent.transports.registry import TransportRegistry
 
 GEOMETRY = {"l": 6, "c": 2, "b": 1, "h": 4, "s": 64, "d": 32}
 ROWS = "l c b h s d"
@@ -93,11 +93,11 @@ class House:
     agents: dict[str, Agent] = field(default_factory=dict)
     stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
-    async def agent(self, node: str, paths: dict[str, Transport] | None = None, **changes: Any) -> Agent:
+    async def agent(self, node: str, registry: TransportRegistry | None = None, **changes: Any) -> Agent:
         settings = Settings(
             node=node, socket=self.folder / f"{node}.sock", insecure=True, peers=(), copy_threads=2
         ).replace(**changes)
-        agent = Agent(settings, paths)
+        agent = Agent(settings, registry=registry)
         await agent.start()
         self.agents[node] = agent
         self.stack.push_async_callback(self._stop, node, agent)
@@ -140,10 +140,12 @@ class House:
         self.stack.callback(cache.close)
         return cache
 
-    async def pair(self, transport: str, **changes: Any) -> tuple[Cache, Cache]:
+    async def pair(
+        self, transport: str, registry: TransportRegistry | None = None, **changes: Any
+    ) -> tuple[Cache, Cache]:
         """Two wired agents, rows on one and tiles on the other."""
-        await self.agent("gpu", **{"transports": (transport,), **changes})
-        await self.agent("npu", **{"transports": (transport,), **changes})
+        for node in ("gpu", "npu"):
+            await self.agent(node, registry, **{"transports": (transport,), **changes})
         await self.wire(("gpu", "npu"))
         source = await self.cache(await self.engine("gpu"), "kv", ROWS, GEOMETRY, "prefill")
         destination = await self.cache(await self.engine("npu"), "kv", TILES, GEOMETRY | TILE, "decode")

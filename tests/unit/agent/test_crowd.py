@@ -15,7 +15,7 @@ from hawk_agent.kube.api import ApiCallError
 from hawk_agent.service.links import State
 from hawk_agent.service.settings import PeerAddress
 from hawk_agent.transfer.outcome import Outcome
-from hawk_agent.transports.mock import MockTransport
+from tests.support.mock_transport import MockTransport
 from tests.unit.agent.house import GEOMETRY, ROWS, TILE, TILES, House, eventually, off, translated
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ async def test_a_reader_that_is_late_never_completes_and_never_brings_another_re
     path = MockTransport()
     waiting = asyncio.Event()
     for node in ("gpu", "npu"):
-        await house.agent(node, {"mock": path})
+        await house.agent(node, path.registry(), transports=("mock",))
     await house.wire(("gpu", "npu"))
     source = await house.cache(await house.engine("gpu"), "kv", ROWS, GEOMETRY, "prefill")
     destination = await house.cache(await house.engine("npu"), "kv", TILES, GEOMETRY | TILE, "decode")

@@ -38,8 +38,8 @@ class Known:
 
 async def connect(folder: Path, token: str | None) -> str:
     """Register as default/llama's worker decode-0; the error's words, or ""."""
-    agent = Agent(Settings(node="npu", socket=folder / "a.sock", insecure=True, copy_threads=1))
-    agent.reviewer = Known()
+    settings = Settings(node="npu", socket=folder / "a.sock", insecure=True, copy_threads=1)
+    agent = Agent(settings, reviewer=Known())
     await agent.start()
     file = folder / "token"
     if token is not None:

@@ -21,8 +21,8 @@ from hawk_agent.errors import (
 from hawk_agent.protocol import engine_pb2
 from hawk_agent.streaming.lease import State, Terms
 from hawk_agent.transfer.outcome import Outcome
-from hawk_agent.transports.faults import VARIABLE
-from hawk_agent.transports.mock import MockTransport
+from tests.support.faults import FAULTS, faulty
+from tests.support.mock_transport import MockTransport
 from tests.unit.agent.house import GEOMETRY, PAGES, ROWS, TILE, TILES, House, eventually, off, translated
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ async def test_blocks_are_not_handed_out_before_the_writer_has_stopped(house: Ho
             running.set()
             await go_on.wait()
 
-    await house.agent("gpu", {"mock": path})
-    await house.agent("npu", {"mock": path})
+    await house.agent("gpu", path.registry(), transports=("mock",))
+    await house.agent("npu", path.registry(), transports=("mock",))
     await house.wire(("gpu", "npu"))
     sizes = {"l": 4, "c": 2, "h": 2, "s0": 16, "s1": 64, "d": 32}
     source = await house.cache(await house.engine("gpu"), "kv", PAGES, sizes, "prefill")
@@ -125,8 +125,8 @@ async def test_one_chunk_that_fails_fails_the_transfer_on_both_sides_and_the_lin
     house: House, side: str, outcome: str
 ) -> None:
     path = MockTransport()
-    await house.agent("gpu", {"mock": path})
-    await house.agent("npu", {"mock": path})
+    await house.agent("gpu", path.registry(), transports=("mock",))
+    await house.agent("npu", path.registry(), transports=("mock",))
     await house.wire(("gpu", "npu"))
     geometry = GEOMETRY | {"l": 20}
     source = await house.cache(await house.engine("gpu"), "kv", ROWS, geometry, "prefill")
@@ -159,12 +159,9 @@ async def test_one_chunk_that_fails_fails_the_transfer_on_both_sides_and_the_lin
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("fault", ["drop-chunk", "swap-heads", "corrupt"])
-async def test_bytes_that_are_wrong_are_never_a_success(
-    house: House, transport: str, fault: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(VARIABLE, fault)
-    source, destination = await house.pair(transport)
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_bytes_that_are_wrong_are_never_a_success(house: House, transport: str, fault: str) -> None:
+    source, destination = await house.pair(transport, registry=faulty(fault))
     lease = await off(destination.engine.reserve, "kv", "r1")
     transfer = await off(source.engine.push, lease.ticket, "kv", 2, all_complete=True)
     sent = await off(transfer.result)

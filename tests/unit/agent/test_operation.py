@@ -18,7 +18,6 @@ from hawk_agent.protocol import peer_pb2
 from hawk_agent.service.handshake import Problem
 from hawk_agent.service.http import HttpServer
 from hawk_agent.service.links import Facts, State
-from hawk_agent.transports import faults
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1.hawknode import HawkNodeStatus
 from tests.unit.agent.house import House, off
@@ -91,7 +90,7 @@ async def test_metrics_have_help_and_the_prefix_and_health_follows_the_tick(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = await house.agent("npu", metrics="127.0.0.1:0")
-    http = HttpServer(agent)
+    http = HttpServer(agent.settings.metrics, agent.metrics.registry, agent.unhealthy)
     await http.start()
 
     def get(path: str) -> tuple[int, str]:
@@ -168,17 +167,10 @@ def test_options_become_settings() -> None:
     assert made.metrics.endswith(":9")
 
 
-def test_an_unknown_fault_is_refused_and_none_leaves_the_paths_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(faults.VARIABLE, raising=False)
-    paths: dict[str, object] = {}
-    assert faults.equip(paths) is paths  # type: ignore[arg-type, comparison-overlap]
-    monkeypatch.setenv(faults.VARIABLE, "gremlins")
-    with pytest.raises(errors.BadRequestError, match="'gremlins' is unknown; use one of drop-chunk"):
-        faults.equip({})
-
-
 async def test_an_unknown_transport_is_refused_and_nothing_stays_open(house: House) -> None:
-    with pytest.raises(errors.BadRequestError, match="transport 'pigeon' is unknown; use verbs, shm, tcp"):
+    with pytest.raises(
+        errors.BadRequestError, match="transport 'pigeon' is unknown; installed: nixl, shm, tcp, verbs"
+    ):
         await house.agent("npu", transports=("shm", "pigeon"))
     assert list_sockets(house.folder) == []
 

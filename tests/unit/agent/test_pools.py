@@ -91,7 +91,7 @@ async def test_a_reservation_takes_the_pool_s_terms_and_keeps_drained_memory_bus
         decode = await built.cache(await built.engine("npu"), "kv", ROWS, GEOMETRY, "decode")
         changes = []
         agent.on_change = lambda: changes.append(dict(agent.usage.busy))
-        agent.pools = parse(
+        agent.pools.terms = parse(
             {"pools": [{"pool": "default/llama", "grace": "700ms", "verify": "Off", "onFailure": "Fail"}]}
         )
         lease = await off(decode.engine.reserve, "kv", "r1")
@@ -105,7 +105,7 @@ async def test_a_reservation_takes_the_pool_s_terms_and_keeps_drained_memory_bus
 
         assert changes == [], "nobody asks: nothing is told"
         [region] = agent.regions
-        agent.pools = {"default/llama": PoolTerms(draining=frozenset({"decode"}))}
+        agent.pools.terms = {"default/llama": PoolTerms(draining=frozenset({"decode"}))}
         await eventually(lambda: agent.usage.busy == {region.identity: True})
         await off(decode.engine.release, lease)
         await agent.receiver.end(next(agent.table.live()), Outcome.ABORTED_BY_RECEIVER)

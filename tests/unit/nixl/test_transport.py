@@ -16,27 +16,26 @@ from hawk_agent.transfer.outcome import Outcome
 from hawk_agent.transports import nixl, nixl_library
 from hawk_agent.transports.nixl import Nixl, decide
 from hawk_agent.transports.nixl_memory import Peers
+from hawk_agent.transports.registry import TransportRegistry
 from tests.unit.agent.house import GEOMETRY, ROWS, TILE, TILES, House, eventually, off, translated
 
 from .fake import FakeLibrary
 
 
-async def path(house: House) -> tuple[Nixl, FakeLibrary]:
+def path(house: House) -> tuple[Nixl, FakeLibrary]:
     library, pool = FakeLibrary(), ThreadPoolExecutor(4)
-    made = Nixl(pool, lambda: library)
-    await made.start()
     house.stack.callback(pool.shutdown)
-    house.stack.push_async_callback(made.close)
-    return made, library
+    return Nixl(pool, lambda: library), library
 
 
 async def pair(house: House, source: str = ROWS, target: str = TILES, more: dict | None = None):
     """Two agents with NIXL alone, the link proved; a cache at each and the receiver's library."""
     libraries = []
     for node in ("gpu", "npu"):
-        made, library = await path(house)
+        made, library = path(house)
         libraries.append(library)
-        await house.agent(node, {"nixl": made})
+        registry = TransportRegistry({"nixl": lambda _, made=made: made})
+        await house.agent(node, registry, transports=("nixl",))
     await house.wire(("gpu", "npu"))
     sizes = GEOMETRY | (more or {})
     here = await house.cache(await house.engine("gpu"), "kv", source, sizes, "prefill")

@@ -18,6 +18,7 @@ from hawk_agent.kube import status
 from hawk_agent.metrics import Metrics
 from hawk_agent.plans import Costs
 from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transports.registry import TransportRegistry
 from hawk_agent.transports.verbs import registration
 from hawk_agent.transports.verbs.strategy import Way
 from hawk_agent.transports.verbs.transport import Verbs
@@ -38,9 +39,7 @@ class Home(House):
     async def verbs(self, node: str, device: str, way: Way | None = None, **changes: str) -> None:
         pools = [self.stack.enter_context(ThreadPoolExecutor(2)) for _ in range(2)]
         made = Verbs(*pools, Metrics(), devices=[device], strategy=way, costs=Costs(), library=self.fake.path)
-        await made.start()
-        self.stack.push_async_callback(made.close)
-        await self.agent(node, {"verbs": made}, transports=("verbs",), **changes)
+        await self.agent(node, TransportRegistry({"verbs": lambda _: made}), transports=("verbs",), **changes)
 
     async def joined(self, way: Way | None = None) -> tuple[Cache, Cache]:
         await self.verbs("gpu", "fakea", way)

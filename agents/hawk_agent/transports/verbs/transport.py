@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from hawk_agent.memory.region import Region
     from hawk_agent.metrics import Metrics
     from hawk_agent.transfer.translation import Translation
+    from hawk_agent.transfer.transport import TransportContext
     from hawk_agent.transports.verbs.device import DeviceInfo
 
 log = logging.getLogger(__name__)
@@ -96,6 +97,19 @@ class Verbs(Transport):
         self._priced = costs is not None
         self._told: set[str] = set()
         self.ports: list[Port] = []
+
+    @classmethod
+    def create(cls, context: TransportContext) -> Verbs:
+        """As an agent uses it. BadRequestError for a strategy that there isn't."""
+        return cls(
+            context.sending,
+            context.receiving,
+            context.metrics,
+            devices=context.rdma_devices,
+            gid_index=context.rdma_gid_index,
+            rails=context.rails,
+            strategy=None if context.strategy == "auto" else _way(context.strategy),
+        )
 
     async def start(self) -> None:
         """Find the ports, open and price them. VerbsUnavailableError says why none can be used."""

@@ -1,7 +1,4 @@
-"""Test equipment: data paths that are wrong on purpose, to see that a wrong transfer is caught.
-
-Nothing of this runs unless the environment variable HAWK_FAULT names a fault when the agent starts, and then
-the agent says so loudly. It is read here and nowhere else.
+"""Data paths that are wrong on purpose, to see that a wrong transfer is caught.
 
 - `drop-chunk`: the receiver never places the second chunk of a transfer, and says that it did.
 - `swap-heads`: the receiver exchanges the first two heads of each chunk after placing it.
@@ -12,13 +9,11 @@ Canaries are spared, so that the link looks sound and the fault is left to be fo
 
 from __future__ import annotations
 
-import logging
-import os
 from typing import TYPE_CHECKING, Final
 
-from hawk_agent.errors import BadRequestError
 from hawk_agent.layouts import compile_nest
 from hawk_agent.transfer.transport import DestinationEnd, RailFacts, SourceEnd, Transport
+from hawk_agent.transports.registry import TransportRegistry
 
 if TYPE_CHECKING:
     from hawk_agent.layouts import Nest
@@ -27,22 +22,21 @@ if TYPE_CHECKING:
     from hawk_agent.transfer.chunks import Chunk
     from hawk_agent.transfer.translation import Buffer, Translation
     from hawk_agent.transfer.transport import Forecast
+    from hawk_agent.transports.registry import TransportFactory
 
-VARIABLE: Final = "HAWK_FAULT"
 FAULTS: Final = ("drop-chunk", "swap-heads", "corrupt")
 
-log = logging.getLogger(__name__)
 
-
-def equip(transports: dict[str, Transport]) -> dict[str, Transport]:
-    """The transports as they are, or each with the fault that the environment asks for."""
-    fault = os.environ.get(VARIABLE, "")
-    if not fault:
-        return transports
+def faulty(fault: str) -> TransportRegistry:
+    """The installed transports under their own names, each with a fault at its receiving end."""
     if fault not in FAULTS:
-        raise BadRequestError(f"{VARIABLE}={fault!r} is unknown; use one of {', '.join(FAULTS)}, or unset it")
-    log.warning("%s=%s: this agent's transfers are WRONG ON PURPOSE", VARIABLE, fault)
-    return {name: Faulty(transport, fault) for name, transport in transports.items()}
+        raise ValueError(f"fault {fault!r} is unknown; use one of {', '.join(FAULTS)}")
+
+    def with_fault(make: TransportFactory) -> TransportFactory:
+        return lambda context: Faulty(make(context), fault)
+
+    sound = TransportRegistry()
+    return TransportRegistry({name: with_fault(sound[name]) for name in ("shm", "tcp", "verbs")})
 
 
 class Faulty(Transport):
@@ -50,8 +44,17 @@ class Faulty(Transport):
 
     def __init__(self, inner: Transport, fault: str) -> None:
         self.name = inner.name
+        self.same_host_only = inner.same_host_only  # type: ignore[misc]
         self._inner = inner
         self._fault = fault
+
+    async def start(self) -> None:
+        """As the inner one."""
+        await self._inner.start()
+
+    async def close(self) -> None:
+        """As the inner one."""
+        await self._inner.close()
 
     def offer(self, translation: Translation, source: Region) -> tuple[peer_pb2.Offer, SourceEnd]:
         """As the inner one."""

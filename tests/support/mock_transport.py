@@ -14,6 +14,7 @@ from hawk_agent.errors import TransportError
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.transfer.transport import DestinationEnd, SourceEnd, Transport
 from hawk_agent.transfer.work import Work
+from hawk_agent.transports.registry import TransportRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -37,6 +38,10 @@ class MockTransport(Transport):
         self.fail_receive = fail_receive
         self.before_receive: Callable[[Chunk], Awaitable[None]] | None = None
         self.pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mock")
+
+    def registry(self) -> TransportRegistry:
+        """With nothing but this one."""
+        return TransportRegistry({self.name: lambda _: self})
 
     def offer(self, translation: Translation, source: Region) -> tuple[peer_pb2.Offer, SourceEnd]:
         """Remember the region under a token."""

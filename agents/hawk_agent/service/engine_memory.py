@@ -1,0 +1,79 @@
+"""The memory that engines of this node registered: mapped, made known to the data paths, told to peers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from hawk_agent.protocol import peer_pb2
+from hawk_agent.transfer import translation as translations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hawk_agent.memory.region import Region, Regions
+    from hawk_agent.protocol import engine_pb2
+    from hawk_agent.service.data_paths import DataPaths
+
+
+class EngineMemory:
+    """Registers and unregisters regions. `changed` is called after each change."""
+
+    def __init__(self, regions: Regions, paths: DataPaths) -> None:
+        self._regions = regions
+        self._paths = paths
+        self._event = asyncio.Event()
+        self.changed: list[Callable[[], None]] = []
+        self.closed = False
+        """True when the agent stops: nobody waits for a change any more."""
+
+    async def register(self, descriptor: int, request: engine_pb2.Register) -> Region:
+        """Map an engine's memory. An error of any data path refuses it."""
+        layout = translations.from_wire(request.layout)
+        region = await self._regions.register(
+            descriptor, request.region, layout, pool=request.pool, group=request.group, worker=request.worker
+        )
+        try:
+            await self._paths.adopt(region)
+        except BaseException:
+            self._regions.drop(region.name)
+            raise
+        self._tell()
+        return region
+
+    def unregister(self, name: str) -> None:
+        """Forget a region; leases and transfers that use it end by themselves."""
+        self._regions.drop(name)
+        self._tell()
+
+    def get(self, name: str) -> Region:
+        """The region of that name, or RegionError."""
+        return self._regions.get(name)
+
+    def facts(self) -> list[peer_pb2.Region]:
+        """Regions as peers are told of them."""
+        return [
+            peer_pb2.Region(
+                pool=r.pool,
+                group=r.group,
+                worker=r.worker,
+                layout=translations.to_wire(r.layout),
+                identity=r.identity,
+            )
+            for r in self._regions
+        ]
+
+    async def change(self) -> None:
+        """Returns at the next change of regions, and when the agent stops."""
+        await self._event.wait()
+
+    def close(self) -> None:
+        """Let go of everybody who waits for a change."""
+        self.closed = True
+        self._event.set()
+
+    def _tell(self) -> None:
+        self._event.set()
+        self._event = asyncio.Event()
+        for heard in self.changed:
+            heard()

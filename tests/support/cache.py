@@ -80,8 +80,11 @@ def placed(target: Path) -> Iterator[Path]:
 
 
 def drop_unused(folder: Path, keep: Path, *, days: float = 30) -> None:
-    """Remove the entries of `folder` that nobody has used (touched) for `days`, except `keep`."""
+    """Remove the entries of `folder` that nobody has used (touched) for `days`, except `keep`.
+
+    Drafts stay: another process may be filling one, and what it unpacks there may give it an old date.
+    """
     limit = time.time() - days * 86400
     for entry in folder.iterdir():
-        if entry != keep and entry.stat().st_mtime < limit:
+        if entry != keep and not entry.name.startswith(".") and entry.stat().st_mtime < limit:
             shutil.rmtree(entry, ignore_errors=True)

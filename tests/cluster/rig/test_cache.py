@@ -246,15 +246,15 @@ def test_one_builder_at_a_time_and_a_killed_one_blocks_nobody(
             pass
 
 
-def test_unused_entries_are_dropped_and_used_ones_kept(tmp_path: Path) -> None:
-    for name, days in (("used", 1), ("old", 40), ("kept", 90)):
+def test_unused_entries_are_dropped_and_used_ones_and_drafts_kept(tmp_path: Path) -> None:
+    for name, days in (("used", 1), ("old", 40), ("kept", 90), (".draft.of-another-process", 400)):
         (tmp_path / name).mkdir()
         then = (tmp_path / name).stat().st_mtime - days * 86400
         os.utime(tmp_path / name, (then, then))
 
     cache.drop_unused(tmp_path, tmp_path / "kept")
 
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["kept", "used"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".draft.of-another-process", "kept", "used"]
 
 
 @pytest.mark.parametrize("recipe", [binaries.recipe(), prometheus.RECIPE], ids=["kubernetes", "prometheus"])

@@ -1,9 +1,10 @@
-"""What every test shares: the cluster's fixtures, and that no test is skipped in silence."""
+"""What every test shares: the cluster's fixtures, how hard properties try, and that no skip is silent."""
 
 from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import hypothesis
@@ -24,13 +25,21 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
 
 # A suite checks results, not times; and a failed example is printed to be kept as a test, not put in a file.
 hypothesis.settings.register_profile(
-    "hawk",
+    "usual",
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
     print_blob=True,
     database=None,
 )
-hypothesis.settings.load_profile("hawk")
+hypothesis.settings.load_profile("usual")
+hypothesis.settings.register_profile("few", max_examples=25)
+hypothesis.settings.register_profile("thorough", max_examples=1000)
+hypothesis.settings.load_profile("usual")
+
+# The layouts have hundreds of properties: few examples of each in the fast suite, the usual hundred under
+# sanitizers, a thousand by `make fuzz`.
+LAYOUTS = Path(__file__).parent / "unit" / "layouts"
+LAYOUTS_PROFILE = os.environ.get("HAWK_TEST_PROFILE", "few")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -40,8 +49,16 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """The same for a whole module that is skipped."""
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Import each module under its own profile of properties, which take theirs when they are defined.
+
+    A module that is skipped as a whole for a missing tool is treated as a test is.
+    """
+    if isinstance(collector, pytest.Module):
+        in_layouts = collector.path.is_relative_to(LAYOUTS)
+        hypothesis.settings.load_profile(LAYOUTS_PROFILE if in_layouts else "usual")
     return fail_missing_tool((yield))
 
 

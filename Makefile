@@ -12,7 +12,7 @@ ARGS ?=
 
 # Each writes files that are committed, and with --check fails where they are stale.
 GENERATORS := crds/hawk_api/generate.py agents/hawk_agent/protocol/generate.py \
-  operator/hawk_operator/status/reference.py operator/hawk_operator/simulate/bench/page.py charts/values_table.py
+  operator/hawk_operator/status/reference.py tests/bench/policies/page.py charts/values_table.py
 
 .PHONY: help
 help: ## list the targets
@@ -74,7 +74,7 @@ lint: $(STAMP) ## ruff, import contracts, declared dependencies, YAML, shell, ge
 	@$(BIN)/deptry . --exclude '(\.venv|\.git|build|out)/' --non-dev-dependency-groups dev --ignore DEP002
 	@$(BIN)/yamllint --strict .
 	@git ls-files '*.sh' .ci/run | xargs -r $(BIN)/shellcheck
-	@for generator in $(GENERATORS); do $(BIN)/python $$generator --check; done
+	@for generator in $(GENERATORS); do PYTHONPATH=. $(BIN)/python $$generator --check; done
 
 .PHONY: types
 types: $(STAMP) ## strict static types
@@ -82,15 +82,15 @@ types: $(STAMP) ## strict static types
 
 .PHONY: crds
 crds: $(STAMP) ## regenerate what is generated: CRDs, API and condition pages, protocols, the chart's table
-	@for generator in $(GENERATORS); do $(BIN)/python $$generator; done
+	@for generator in $(GENERATORS); do PYTHONPATH=. $(BIN)/python $$generator; done
 
 .PHONY: bench
-bench: $(STAMP) ## ours, the peers and the limit, interleaved; JSON and a plot in out/ (minutes)
+bench: $(STAMP) ## ours, the baselines and the limit, interleaved; JSON and a plot in out/ (minutes)
 	@$(BIN)/python -m tests.bench $(ARGS)
 
 .PHONY: bench-policies
 bench-policies: $(STAMP) ## docs/scaling.md's tables and pictures: every policy on generated traffic and ARGS="TRACE-FILE …" (half an hour; goes on where it was)
-	@$(BIN)/python -m hawk_operator.simulate.bench $(ARGS)
+	@$(BIN)/python -m tests.bench.policies $(ARGS)
 
 .PHONY: soak-scale
 soak-scale: $(STAMP) ## 1,000 pools and 10,000 nodes under one operator; figures in out/scale.json (a quarter of an hour)

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from hawk_operator.settings import Settings, SettingsError, parse
+from hawk_operator.runtime.settings import Settings, SettingsError, parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(settings: Settings) -> int:
-    from hawk_operator.runtime import Operator  # noqa: PLC0415 - bad settings are said without loading all this
+    from hawk_operator.manager.manager import Operator  # noqa: PLC0415 - bad settings are said without loading all this
 
     try:
         operator = Operator(settings)

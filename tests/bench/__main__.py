@@ -1,9 +1,9 @@
-"""The whole table: sizes, pairs of layouts, processes, peers. Writes out/bench.json and out/bench.png.
+"""The whole table: sizes, pairs of layouts, processes, baselines. Writes out/bench.json and out/bench.png.
 
     make bench                        all of it, minutes
-    .venv/bin/python -m tests.bench --rounds 5 --no-peers
+    .venv/bin/python -m tests.bench --rounds 5 --no-baselines
 
-A peer that can't run here is named in the result with its reason, and the rest goes on.
+A baseline that can't run here is named in the result with its reason, and the rest goes on.
 """
 
 import argparse
@@ -11,15 +11,15 @@ import json
 import platform
 from pathlib import Path
 
-from hawk_agent.bench.between import bench_between, bench_descriptors
-from hawk_agent.bench.copying import bench_copy
-from hawk_agent.bench.digesting import bench_digest
-from hawk_agent.bench.errors import BenchError
-from hawk_agent.bench.network import bench_tcp
-from hawk_agent.bench.planning import bench_plan
+from hawk_cli.bench.between import bench_between, bench_descriptors
+from hawk_cli.bench.copying import bench_copy
+from hawk_cli.bench.digesting import bench_digest
+from hawk_cli.bench.errors import BenchError
+from hawk_cli.bench.network import bench_tcp
+from hawk_cli.bench.planning import bench_plan
 
 SIZES = (16, 64, 256)
-PEERS = ("nixl", "mooncake")
+BASELINES = ("nixl", "mooncake")
 PLOTTED = {
     "memcpy": "memcpy",
     "nt_memcpy": "non-temporal memcpy",
@@ -39,7 +39,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     options.add_argument("--rounds", type=int, default=15)
-    options.add_argument("--no-peers", action="store_true")
+    options.add_argument("--no-baselines", action="store_true")
     options.add_argument("--out", type=Path, default=Path("out"))
     chosen = options.parse_args()
     found: dict[str, object] = {"machine": machine()}
@@ -52,10 +52,12 @@ def main() -> None:
     found["plan"] = bench_plan(chosen.rounds)
     print("==> between processes, 64 MiB", flush=True)
     between = bench_between(64, chosen.rounds)
-    for name in () if chosen.no_peers else PEERS:
+    for name in () if chosen.no_baselines else BASELINES:
         print(f"==> {name}", flush=True)
         try:
-            between |= {k: v for k, v in bench_between(64, chosen.rounds, peers=(name,)).items() if name in k}
+            between |= {
+                k: v for k, v in bench_between(64, chosen.rounds, baselines=(name,)).items() if name in k
+            }
             if name == "nixl":
                 found["descriptors"] = bench_descriptors(4, 5)
         except BenchError as error:

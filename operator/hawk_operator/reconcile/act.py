@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from hawk_api import labels
 from hawk_api.reasons import Reason
-from hawk_operator.cluster_api import ApiCallError, NotFoundError, RefusedError, UnreachableError
-from hawk_operator.resources import DEPLOYMENT, POD
+from hawk_operator.kube.cluster_api import ApiCallError, NotFoundError, RefusedError, UnreachableError
+from hawk_operator.kube.resources import DEPLOYMENT, POD
 from hawk_operator.workloads import children
 from hawk_operator.workloads.children import TemplateError
 from hawk_operator.workloads.drain import COST
@@ -18,14 +18,14 @@ from hawk_operator.workloads.pods import DELETION_COST, DRAIN_SINCE, Pod, timest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hawk_operator.cluster_api import ClusterApi, Object
-    from hawk_operator.metrics import Metrics
+    from hawk_operator.cache.snapshot import Snapshot
+    from hawk_operator.kube.cluster_api import ClusterApi, Object
     from hawk_operator.reconcile.case import Case
     from hawk_operator.reconcile.memory import Memory
     from hawk_operator.reconcile.observe import Group
     from hawk_operator.reconcile.plan import Plan
-    from hawk_operator.settings import Settings
-    from hawk_operator.snapshot import Snapshot
+    from hawk_operator.runtime.metrics import Metrics
+    from hawk_operator.runtime.settings import Settings
     from hawk_operator.workloads.drain import Drain
 
 _log = logging.getLogger(__name__)

@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hawk_api.names import label_value
-from hawk_operator.schema_check import Schema
+from hawk_operator.kube.schema_check import Schema
+from hawk_operator.runtime.workqueue import WIRING
 from hawk_operator.wiring.peers import Wiring
-from hawk_operator.workqueue import WIRING
 
 if TYPE_CHECKING:
-    from hawk_operator.access import Access
-    from hawk_operator.cluster_api import ClusterApi
-    from hawk_operator.events import Recorder
-    from hawk_operator.metrics import Metrics
+    from hawk_operator.cache.snapshot import Snapshot
+    from hawk_operator.kube.access import Access
+    from hawk_operator.kube.cluster_api import ClusterApi
+    from hawk_operator.kube.events import Recorder
     from hawk_operator.reconcile.act import Actor
     from hawk_operator.reconcile.look import Looker
     from hawk_operator.reconcile.memory import Memories
     from hawk_operator.reconcile.observe import Observer
-    from hawk_operator.settings import Settings
-    from hawk_operator.snapshot import Snapshot
-    from hawk_operator.workqueue import Key, WorkQueue
+    from hawk_operator.runtime.metrics import Metrics
+    from hawk_operator.runtime.settings import Settings
+    from hawk_operator.runtime.workqueue import Key, WorkQueue
 
 
 @dataclass

@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING
 
-from hawk_operator.traffic import GroupTarget, Source, Window
 from hawk_operator.traffic.collect import collect
+from hawk_operator.traffic.source import GroupTarget, Source
+from hawk_planner.traffic import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hawk_operator.reconcile.worth import Judged
-    from hawk_operator.sizing import Decision, History
-    from hawk_operator.traffic import Window
+    from hawk_operator.runtime.workqueue import Key
     from hawk_operator.workloads.drain import Choice
-    from hawk_operator.workqueue import Key
+    from hawk_planner.sizing import Decision, History
+    from hawk_planner.traffic import Window
 
 
 @dataclass

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from hawk_api.policy import Violation
 from hawk_api.reasons import Reason
-from hawk_operator.cluster_api import NotFoundError
+from hawk_operator.kube.cluster_api import NotFoundError
 
 if TYPE_CHECKING:
     from hawk_api.v1alpha1 import HawkPool
-    from hawk_operator.snapshot import Snapshot
+    from hawk_operator.cache.snapshot import Snapshot
 
 
 def config_json(

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hawk_api.reasons import Reason
-from hawk_operator.cluster_api import ClusterApi, NotFoundError, Object, RefusedError
+from hawk_operator.kube.cluster_api import ClusterApi, NotFoundError, Object, RefusedError
+from hawk_operator.kube.resources import POD, Kind
 from hawk_operator.reconcile.targets import Kinds, conflict, target_of
-from hawk_operator.resources import POD, Kind
 from hawk_operator.workloads import pods as pod_facts
 from hawk_operator.workloads.children import name_of
 from hawk_operator.workloads.pods import GroupPods
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hawk_api.v1alpha1 import GroupSpec, HawkPool
-    from hawk_operator.snapshot import Snapshot
+    from hawk_operator.cache.snapshot import Snapshot
     from hawk_operator.wiring.peers import Agent
 
 _log = logging.getLogger(__name__)

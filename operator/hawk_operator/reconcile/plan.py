@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from hawk_operator.sizing import Problem
-from hawk_operator.sizing.steps import Present, Step, next_step
 from hawk_operator.workloads import drain
+from hawk_planner.sizing import Problem
+from hawk_planner.sizing.steps import Present, Step, next_step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

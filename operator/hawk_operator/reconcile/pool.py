@@ -14,30 +14,30 @@ from pydantic import ValidationError
 
 from hawk_api import policy
 from hawk_api.reasons import Reason
-from hawk_operator.cluster_api import NotFoundError
-from hawk_operator.events import Happening
+from hawk_operator.kube.cluster_api import NotFoundError
+from hawk_operator.kube.events import Happening
+from hawk_operator.kube.resources import POOL
 from hawk_operator.reconcile import plan as planning
 from hawk_operator.reconcile import verdicts
 from hawk_operator.reconcile.act import Outcome
 from hawk_operator.reconcile.case import Case
 from hawk_operator.reconcile.model import config_json
 from hawk_operator.reconcile.report import Reporter
-from hawk_operator.resources import POOL
-from hawk_operator.sizing import GroupObservation, History
-from hawk_operator.sizing.api import decide
+from hawk_operator.runtime.workqueue import Key, next_tick
 from hawk_operator.workloads.drain import Work
-from hawk_operator.workqueue import Key, next_tick
+from hawk_planner.sizing import GroupObservation, History
+from hawk_planner.sizing.api import decide
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hawk_api.v1alpha1 import HawkPool
-    from hawk_operator.cluster_api import Object
+    from hawk_operator.kube.cluster_api import Object
     from hawk_operator.reconcile.context import Context
     from hawk_operator.reconcile.observe import Group
     from hawk_operator.reconcile.plan import Plan
-    from hawk_operator.sizing import Decision
-    from hawk_operator.traffic import Window
+    from hawk_planner.sizing import Decision
+    from hawk_planner.traffic import Window
 
 _log = logging.getLogger(__name__)
 

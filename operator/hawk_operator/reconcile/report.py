@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from hawk_api.conditions import ConditionType, make, set_condition
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkPoolStatus
-from hawk_operator.cluster_api import NotFoundError
-from hawk_operator.events import Happening, transitions
+from hawk_operator.kube.cluster_api import NotFoundError
+from hawk_operator.kube.events import Happening, transitions
+from hawk_operator.kube.resources import POOL
 from hawk_operator.reconcile import verdicts, worth
-from hawk_operator.resources import POOL
 from hawk_operator.status import build as status
 from hawk_operator.status.facts import Facts, GroupFacts
 from hawk_operator.status.layouts import judge as judge_layouts
@@ -19,14 +19,14 @@ from hawk_operator.wiring.links import judge as judge_links
 from hawk_operator.wiring.place import sides_of
 
 if TYPE_CHECKING:
-    from hawk_operator.cluster_api import Object
+    from hawk_operator.kube.cluster_api import Object
     from hawk_operator.reconcile.act import Outcome
     from hawk_operator.reconcile.case import Case
     from hawk_operator.reconcile.context import Context
     from hawk_operator.reconcile.observe import Group
     from hawk_operator.reconcile.plan import Plan
-    from hawk_operator.sizing import Decision
-    from hawk_operator.traffic import Window
+    from hawk_planner.sizing import Decision
+    from hawk_planner.traffic import Window
 
 
 class Reporter:

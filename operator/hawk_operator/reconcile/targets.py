@@ -6,13 +6,13 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hawk_operator.cluster_api import NotFoundError
-from hawk_operator.resources import Kind
+from hawk_operator.kube.cluster_api import NotFoundError
+from hawk_operator.kube.resources import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hawk_operator.cluster_api import ClusterApi
+    from hawk_operator.kube.cluster_api import ClusterApi
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hawk_api.v1alpha1 import HawkPool
     from hawk_operator.reconcile.act import Outcome
     from hawk_operator.reconcile.plan import Plan
-    from hawk_operator.sizing import Decision
+    from hawk_planner.sizing import Decision
 
 _NO_DECISION: Final = frozenset({Reason.METRICS_LOST, Reason.NOT_ENOUGH_KNOWN})
 

@@ -11,21 +11,21 @@ from pydantic import ValidationError
 
 from hawk_api import labels
 from hawk_api.v1alpha1.hawknode import PoolTerms
-from hawk_operator.cluster_api import NotFoundError
-from hawk_operator.resources import NODE
+from hawk_operator.kube.cluster_api import NotFoundError
+from hawk_operator.kube.resources import NODE
+from hawk_operator.runtime.workqueue import pool_key
 from hawk_operator.wiring.peers import Sides, moved, outdated, spec_of, wire
 from hawk_operator.wiring.place import sides_of
 from hawk_operator.workloads.children import group_labels
-from hawk_operator.workqueue import pool_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from hawk_operator.cache.reduced import PoolEntry
     from hawk_operator.reconcile.context import Context
-    from hawk_operator.reduced import PoolEntry
+    from hawk_operator.runtime.workqueue import Key
     from hawk_operator.wiring.peers import Agent, NodeSpec
     from hawk_operator.workloads.pods import Pod
-    from hawk_operator.workqueue import Key
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from hawk_operator.status.facts import Verdict
 
 if TYPE_CHECKING:
     from hawk_operator.reconcile.case import Case
-    from hawk_operator.traffic import Window
+    from hawk_planner.traffic import Window
 
 NEAR: Final = 0.25
 """Traffic has not moved while every figure is within this share of the one that was judged."""
@@ -32,7 +32,7 @@ class Judged:
 
 def judge(case: Case, window: Window | None) -> Verdict:
     """The verdict on the pool's split: the former one while spec, classes and traffic are as they were."""
-    from hawk_operator.payoff.verdict import condition  # noqa: PLC0415 - much arithmetic, for leaders only
+    from hawk_planner.payoff.verdict import condition  # noqa: PLC0415 - much arithmetic, for leaders only
 
     lost = window.lost() if window is not None else "no traffic"
     asked = (case.pool.metadata.generation, case.geometry, case.classes, lost)

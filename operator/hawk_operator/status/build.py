@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from hawk_api.conditions import Condition
     from hawk_api.v1alpha1.scaling import Objective
-    from hawk_operator.sizing import Decision
     from hawk_operator.status.facts import Facts, GroupFacts
-    from hawk_operator.traffic import Distribution, Signal
+    from hawk_planner.sizing import Decision
+    from hawk_planner.traffic import Distribution, Signal
 
 WOBBLE: Final = 0.2
 """A percentile over the hundred requests of a window moves by a tenth and more while nothing changes."""

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
     from hawk_api.policy import Violation
     from hawk_api.v1alpha1 import HawkPool
-    from hawk_operator.traffic import Window
     from hawk_operator.wiring.links import Links
     from hawk_operator.wiring.peers import Agent
     from hawk_operator.workloads.drain import Waiting
     from hawk_operator.workloads.pods import GroupPods
+    from hawk_planner.traffic import Window
 
 
 @dataclass(frozen=True)

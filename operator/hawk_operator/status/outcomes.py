@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hawk_operator.sizing.decision import text
+from hawk_planner.sizing.decision import text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hawk_api.v1alpha1.scaling import Objective
     from hawk_api.v1alpha1.status import DecisionRecord
     from hawk_operator.status.facts import Facts
-    from hawk_operator.traffic import Distribution, Signal, Window
+    from hawk_planner.traffic import Distribution, Signal, Window
 
 _DEFAULT_SHARE: Final = 0.95
 CARRIED_OUT: Final = "readyAfterSeconds"

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from hawk_operator.traffic import presets
 from hawk_operator.traffic import queries as promql
-from hawk_operator.traffic.bins import Bin, dispersion
 from hawk_operator.traffic.client import Prometheus, QueryError, Sample
-from hawk_operator.traffic.distribution import Distribution, from_buckets
-from hawk_operator.traffic.signals import Signal, failed, missing, not_a_number, parse, stale, value
 from hawk_operator.traffic.source import DECODE, PREFILL, GroupTarget, Source, targets_of
-from hawk_operator.traffic.window import SideTraffic, Window
+from hawk_planner.traffic import signal_names
+from hawk_planner.traffic.bins import Bin, dispersion
+from hawk_planner.traffic.distribution import Distribution, from_buckets
+from hawk_planner.traffic.signals import Signal, failed, missing, not_a_number, parse, stale, value
+from hawk_planner.traffic.window import SideTraffic, Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -104,7 +104,7 @@ def _history(
 def _too_few_samples(answers: Mapping[str, Sequence[Sample]]) -> bool:
     """Whether series exist (a gauge is looked up further back) but a rate has no two samples to rest on."""
     counts = [parse(s.text, "samples").otherwise(0.0) for s in answers.get(f"{PREFILL}/samples", ())]
-    return f"{PREFILL}/{presets.RUNNING}" in answers and max(counts, default=0.0) < 2
+    return f"{PREFILL}/{signal_names.RUNNING}" in answers and max(counts, default=0.0) < 2
 
 
 class _Reader:
@@ -148,7 +148,7 @@ class _Reader:
     def _side(self, side: str) -> SideTraffic:
         old = self._stale(side)
         pods = self._living(side)
-        gauges = {signal: self._by_pod(side, signal) for signal in presets.GAUGES}
+        gauges = {signal: self._by_pod(side, signal) for signal in signal_names.GAUGES}
         by_pod: dict[str, dict[str, float]] = {}
         for signal, values in gauges.items():
             for pod, number in values.items():
@@ -158,17 +158,17 @@ class _Reader:
         if silent:
             self.warnings.append(f"{side}: {silent} of {len(pods or ())} pods give no metrics")
         return SideTraffic(
-            arrivals=self._number(side, presets.ARRIVALS, old),
-            prompt=self._histogram(side, presets.PROMPT, old),
-            output=self._histogram(side, presets.OUTPUT, old),
-            ttft=self._histogram(side, presets.TTFT, old),
-            itl=self._histogram(side, presets.ITL, old),
-            late=self._number(side, presets.LATE, old),
-            prefill_time=self._histogram(side, presets.PREFILL_TIME, old),
-            running=self._total(side, presets.RUNNING, gauges, old),
-            waiting=self._total(side, presets.WAITING, gauges, old),
+            arrivals=self._number(side, signal_names.ARRIVALS, old),
+            prompt=self._histogram(side, signal_names.PROMPT, old),
+            output=self._histogram(side, signal_names.OUTPUT, old),
+            ttft=self._histogram(side, signal_names.TTFT, old),
+            itl=self._histogram(side, signal_names.ITL, old),
+            late=self._number(side, signal_names.LATE, old),
+            prefill_time=self._histogram(side, signal_names.PREFILL_TIME, old),
+            running=self._total(side, signal_names.RUNNING, gauges, old),
+            waiting=self._total(side, signal_names.WAITING, gauges, old),
             waiting_growth=self._number(side, "waiting_growth", old, signed=True),
-            kv_usage=self._usage(side, gauges[presets.KV_USAGE], old),
+            kv_usage=self._usage(side, gauges[signal_names.KV_USAGE], old),
             living=None if pods is None else len(pods),
             silent=silent,
             by_pod=by_pod,
@@ -277,13 +277,13 @@ class _Reader:
 
     def _usage(self, side: str, values: Mapping[str, float], old: str) -> Signal[float]:
         if not values:
-            return self._number(side, presets.KV_USAGE, old)
+            return self._number(side, signal_names.KV_USAGE, old)
         if old:
-            return stale(f"{presets.KV_USAGE}: {old}")
+            return stale(f"{signal_names.KV_USAGE}: {old}")
         fullest = max(values.values())
         if fullest > 1.0 + 1e-9:
             self.warnings.append(
-                f"{side}: {presets.KV_USAGE} of {fullest:g} is above 1; read as a percentage"
+                f"{side}: {signal_names.KV_USAGE} of {fullest:g} is above 1; read as a percentage"
             )
             fullest /= 100.0
         return value(fullest)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hawk_operator.traffic import presets
 from hawk_operator.traffic.source import DECODE, PREFILL, GroupTarget, Source, matchers, targets_of
+from hawk_planner.traffic import signal_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,8 +25,8 @@ TRANSFERS_S = 600.0
 """How far back transfers are looked at: the path is what it is while no request comes."""
 
 HISTOGRAMS = {
-    PREFILL: (presets.PROMPT, presets.TTFT, presets.PREFILL_TIME),
-    DECODE: (presets.OUTPUT, presets.ITL, presets.TTFT),
+    PREFILL: (signal_names.PROMPT, signal_names.TTFT, signal_names.PREFILL_TIME),
+    DECODE: (signal_names.OUTPUT, signal_names.ITL, signal_names.TTFT),
 }
 """The histograms that each side is asked for."""
 
@@ -55,9 +55,9 @@ def _side(source: Source, side: str, found: Sequence[str], window: str) -> Itera
         names = source.names[signal]
         if names and signal not in source.queries:
             yield from _histogram(side, signal, names, found, window)
-    arrivals = source.names[presets.ARRIVALS]
-    if presets.ARRIVALS not in source.queries:
-        yield tag(f"{side}/{presets.ARRIVALS}", f"sum({_ranged('rate', arrivals, found, window)})")
+    arrivals = source.names[signal_names.ARRIVALS]
+    if signal_names.ARRIVALS not in source.queries:
+        yield tag(f"{side}/{signal_names.ARRIVALS}", f"sum({_ranged('rate', arrivals, found, window)})")
     yield from _gauges(source, side, found, window)
 
 
@@ -70,15 +70,15 @@ def _histogram(
 
 
 def _gauges(source: Source, side: str, found: Sequence[str], window: str) -> Iterable[str]:
-    for signal in presets.GAUGES:
+    for signal in signal_names.GAUGES:
         names = source.names[signal]
         if names and signal not in source.queries:
-            fold = "max" if signal == presets.KV_USAGE else "sum"
+            fold = "max" if signal == signal_names.KV_USAGE else "sum"
             yield tag(f"{side}/{signal}", f"{fold} by (pod) ({_instant(names, found)})")
-    if presets.WAITING not in source.queries:
-        growth = _ranged("deriv", source.names[presets.WAITING], found, window)
+    if signal_names.WAITING not in source.queries:
+        growth = _ranged("deriv", source.names[signal_names.WAITING], found, window)
         yield tag(f"{side}/waiting_growth", f"sum({growth})")
-    running = source.names[presets.RUNNING]
+    running = source.names[signal_names.RUNNING]
     counted = _ranged("count_over_time", running, found, window)
     yield tag(f"{side}/samples", f"max({counted})")
     stamps = _prefer([_union([f"timestamp({name}{match})" for match in found]) for name in running])
@@ -90,7 +90,7 @@ def history(source: Source, groups: Sequence[GroupTarget], width: float) -> str:
 
     It counts pods that are gone as well: what they served was traffic of this pool.
     """
-    if presets.ARRIVALS in source.queries:
+    if signal_names.ARRIVALS in source.queries:
         return ""
     found = matchers(source, targets_of(PREFILL, groups), gone=True)
     outputs = matchers(source, targets_of(DECODE, groups), gone=True)
@@ -98,9 +98,9 @@ def history(source: Source, groups: Sequence[GroupTarget], width: float) -> str:
         return ""
     span = duration(width)
     parts = [
-        tag(REQUESTS, f"sum({_ranged('increase', source.names[presets.ARRIVALS], found, span)})"),
-        tag(PROMPTS, f"sum({_ranged('increase', _sums(source, presets.PROMPT), found, span)})"),
-        tag(OUTPUTS, f"sum({_ranged('increase', _sums(source, presets.OUTPUT), outputs, span)})"),
+        tag(REQUESTS, f"sum({_ranged('increase', source.names[signal_names.ARRIVALS], found, span)})"),
+        tag(PROMPTS, f"sum({_ranged('increase', _sums(source, signal_names.PROMPT), found, span)})"),
+        tag(OUTPUTS, f"sum({_ranged('increase', _sums(source, signal_names.OUTPUT), outputs, span)})"),
     ]
     return f"({' or '.join(parts)})[{duration(HISTORY_S)}:{span}]"
 

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hawk_operator.traffic.presets import ARRIVALS, PRESETS, SIGNALS, Names
+from hawk_operator.traffic.presets import PRESETS, Names
+from hawk_planner.traffic.signal_names import ARRIVALS, SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

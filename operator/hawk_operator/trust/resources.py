@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from hawk_operator.resources import Kind
+from hawk_operator.kube.resources import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ REQUEST: Final = Kind(
 
 
 class Api(Protocol):
-    """The part of `hawk_operator.cluster_api.ClusterApi` that the loop uses, with its errors."""
+    """The part of `hawk_operator.kube.cluster_api.ClusterApi` that the loop uses, with its errors."""
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> dict[str, Any]:
         """One object."""

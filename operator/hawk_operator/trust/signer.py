@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from hawk_api.certificates import SIGNER
-from hawk_operator.cluster_api import ApiCallError, ConflictError
+from hawk_operator.kube.cluster_api import ApiCallError, ConflictError
 from hawk_operator.trust.authority import (
     Authority,
     AuthorityError,

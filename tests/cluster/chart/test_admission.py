@@ -9,7 +9,7 @@ from lightkube import ApiError
 from lightkube.resources.coordination_v1 import Lease
 from lightkube.types import PatchType
 
-from hawk_operator.resources import NODE, lightkube_class
+from hawk_operator.kube.resources import NODE, lightkube_class
 
 pytestmark = pytest.mark.cluster
 

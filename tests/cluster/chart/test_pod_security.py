@@ -88,9 +88,9 @@ def test_the_namespace_that_the_chart_makes_for_agents_admits_them(own, render, 
 
 def test_pods_of_agents_that_are_refused_are_explained(own, render, namespace_of, nodes, monkeypatch):
     """The DaemonSet's controller hears the refusal; the operator reads it from there."""
-    from hawk_operator import agent_pods
-    from hawk_operator.cluster_api import ClusterApi
-    from hawk_operator.throttle import Gate
+    from hawk_operator.kube.cluster_api import ClusterApi
+    from hawk_operator.kube.throttle import Gate
+    from hawk_operator.reconcile import agent_pods
 
     namespace = namespace_of("baseline")
     objects = render(f"--set=agent.namespace={namespace},agent.priorityClassName=")

@@ -20,8 +20,8 @@ from hawk_agent.identity.cluster import Bound
 from hawk_agent.identity.keeper import make_request
 from hawk_api.certificates import server_name, uri
 from hawk_operator import trust
-from hawk_operator.cluster_api import ClusterApi
-from hawk_operator.throttle import Gate
+from hawk_operator.kube.cluster_api import ClusterApi
+from hawk_operator.kube.throttle import Gate
 from tests.cluster.cluster import CommandError
 from tests.support.waiting import until
 

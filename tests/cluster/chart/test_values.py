@@ -213,7 +213,7 @@ def container(objects, kind, name):
 
 def test_the_operator_accepts_the_arguments_that_the_chart_gives(render):
     """A flag that the process does not know would be found by a crash loop otherwise."""
-    from hawk_operator import settings
+    from hawk_operator.runtime import settings
 
     parsed = settings.parse(container(render(), "Deployment", "hawk-operator")["args"], {})
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from hawk_operator.cli import main
+from hawk_cli.app import main
 from tests.unit.payoff.pools import CLASSES, pool
 
 if TYPE_CHECKING:

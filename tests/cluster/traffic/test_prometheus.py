@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from hawk_api.reasons import Reason
-from hawk_operator.traffic import GroupTarget, Source
 from hawk_operator.traffic.collect import collect
+from hawk_operator.traffic.source import GroupTarget, Source
 from tests.cluster.traffic.engines import Engine, fleet
 from tests.support.waiting import until
 

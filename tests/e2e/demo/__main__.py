@@ -5,7 +5,7 @@ import sys
 from copy import deepcopy
 from pathlib import Path
 
-from hawk_operator.simulate import traces
+from hawk_planner.simulate import traces
 from tests.support.progress import Progress
 
 from .exporter import Mix

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import pytest
 import yaml
 
-from hawk_operator.cli.app import COMMANDS, Entry, main
+from hawk_cli.app import COMMANDS, Entry, main
 
 from .pools import group, manifest
 
@@ -253,7 +253,7 @@ def test_warnings_alone_are_valid() -> None:
 
 def test_the_overview_names_every_command_and_imports_none_of_them() -> None:
     code = (
-        "import sys\nfrom hawk_operator.cli import main\n"
+        "import sys\nfrom hawk_cli.app import main\n"
         "try: main(sys.argv[1:])\nexcept SystemExit: pass\n"
         "heavy = {'kopf', 'lightkube', 'kubernetes', 'numpy', 'grpc'}\n"
         "print([m for m in sys.modules if m.split('.')[0] in heavy])"
@@ -286,7 +286,7 @@ def test_completion_of_commands_and_options() -> None:
             "COMP_CWORD": str(len(words.split(" ")) - 1),
             "_HAWK_COMPLETE": "complete_bash",
         }
-        code = "import sys; sys.argv[0] = 'hawk'\nfrom hawk_operator.cli import main; main()"
+        code = "import sys; sys.argv[0] = 'hawk'\nfrom hawk_cli.app import main; main()"
         return subprocess.run(
             [sys.executable, "-c", code],
             capture_output=True,

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from rich.console import Group
 
-from hawk_operator.cli.output import Output, emit, rows
+from hawk_cli.support.output import Output, emit, rows
 
 from .pools import group, manifest
 from .test_cli import hawk

@@ -5,13 +5,14 @@ import shutil
 
 import pytest
 
-from hawk_agent.bench import between, copying, libraries, network
-from hawk_agent.bench.errors import BenchError
-from hawk_agent.bench.measure import Rounds, Taken, interleave, spread
-from hawk_agent.bench.peers import peer
-from hawk_agent.bench.workload import Workload
 from hawk_agent.layouts import Nest, engines
-from hawk_operator.cli.app import main
+from hawk_cli.app import main
+from hawk_cli.bench import between, copying, network
+from hawk_cli.bench.baselines import libraries
+from hawk_cli.bench.baselines.environments import baseline
+from hawk_cli.bench.errors import BenchError
+from hawk_cli.bench.measure import Rounds, Taken, interleave, spread
+from hawk_cli.bench.workload import Workload
 
 compiled = pytest.mark.skipif(len(engines.available()) == 1, reason="built without a compiler")
 
@@ -128,10 +129,10 @@ def test_wrong_bytes_end_a_benchmark(monkeypatch):
         between.bench_between(1, 1)
 
 
-def test_an_unknown_peer_is_named():
+def test_an_unknown_baseline_is_named():
     with (
-        pytest.raises(BenchError, match="peer: 'rsync' isn't known; use one of nixl, mooncake"),
-        peer("rsync", 1),
+        pytest.raises(BenchError, match="baseline: 'rsync' isn't known; use one of nixl, mooncake"),
+        baseline("rsync", 1),
     ):
         pass
 
@@ -143,7 +144,7 @@ def test_an_unknown_peer_is_named():
         ("tcp --mib 4097", "error: --mib: 4097; give a size"),
         ("descriptors --mib -1", "error: --mib: -1; give a size"),
         ("copy --rounds 0", "error: --rounds: 0; give a number"),
-        ("copy --peer rsync", "error: --peer: 'rsync' isn't known; use one of nixl, mooncake"),
+        ("copy --baseline rsync", "error: --baseline: 'rsync' isn't known; use one of nixl, mooncake"),
         ("plan --from tile", "error: --from: unknown layout 'tile'; did you mean"),
         ("plan --to tile", "error: --to: unknown layout 'tile'; did you mean"),
     ],

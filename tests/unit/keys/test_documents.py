@@ -22,7 +22,7 @@ from hawk_agent.transports.verbs import (
     registration,
     strategy,
 )
-from hawk_operator.cli import bench, layout
+from hawk_cli.commands import bench, layout
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "rdma.md"

@@ -11,7 +11,7 @@ import pytest
 from hawk_agent.layouts import PRESETS, Layout, LayoutError, Nest
 from hawk_agent.layouts.elements import BYTES
 from hawk_agent.plans import calibrate
-from hawk_operator.cli.app import main
+from hawk_cli.app import main
 
 TILES = ["--from", "b h s d", "--to", "b h s1 d1 s0 d0", "--sizes", "b=1,h=8,s=37,d=128,s0=16,d0=16"]
 PAGES = ["--from", "h s d", "--to", "pages-hnd", "--sizes", "h=8,s=37,d=128"]
@@ -357,7 +357,7 @@ def test_help_names_every_element_type_and_where_presets_are_listed(capsys, comm
         ("hawk layout convert --to n", {"nz", "nz-32"}),
         ("hawk layout explain --dtype float8", {name for name in BYTES if name.startswith("float8")}),
         ("hawk bench plan --to pages-l", {"pages-latent"}),
-        ("hawk bench copy --peer n", {"nixl"}),
+        ("hawk bench copy --baseline n", {"nixl"}),
     ],
 )
 def test_shells_complete_values(capsys, monkeypatch, words, found):

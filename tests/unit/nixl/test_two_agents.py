@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hawk_agent.bench import peers
-from hawk_agent.bench.errors import BenchError
 from hawk_agent.client import Engine, layer_events
 from hawk_agent.errors import TransferFailedError
 from hawk_agent.transfer.outcome import Outcome
+from hawk_cli.bench.baselines import environments
+from hawk_cli.bench.errors import BenchError
 from tests.unit.agent.house import GEOMETRY, ROWS, TILE, TILES, Cache, open_cache, translated
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ ANSWER_SECONDS = 90.0
 def site() -> Path:
     """Where NIXL is installed: the benchmark's environment for it."""
     try:
-        python = peers.environment("nixl")
+        python = environments.environment("nixl")
     except BenchError as error:
         pytest.skip(f"missing tool: {error}")
     version = ".".join(map(str, sys.version_info[:2]))

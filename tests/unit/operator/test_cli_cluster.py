@@ -8,7 +8,7 @@ from socket import create_server
 import pytest
 import yaml
 
-from hawk_operator.cli.app import main
+from hawk_cli.app import main
 
 CONFIG = {
     "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
@@ -89,7 +89,7 @@ def test_a_cluster_that_does_not_answer_is_status_2(words, tmp_path, monkeypatch
 def test_a_pool_that_is_not_ready_fails_the_check_alone(ready, code, monkeypatch):
     conditions = [] if ready is None else [{"type": "Ready", "status": ready, "reason": "AsExpected"}]
     body = {"metadata": {"name": "p", "namespace": "n"}, "status": {"conditions": conditions}}
-    monkeypatch.setattr("hawk_operator.cli.status._read", lambda *_, **__: [body])
+    monkeypatch.setattr("hawk_cli.commands.status._read", lambda *_, **__: [body])
 
     for words, expected in ((["status"], 0), (["status", "--check"], code)):
         with pytest.raises(SystemExit) as ended:

@@ -13,16 +13,16 @@ from hawk_api.conditions import ConditionType
 from hawk_api.policy import Violation
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkPoolStatus
-from hawk_operator.agent_pods import lacks_pods, newest
-from hawk_operator.events import transitions
-from hawk_operator.sizing import Decision
+from hawk_operator.kube.events import transitions
+from hawk_operator.reconcile.agent_pods import lacks_pods, newest
 from hawk_operator.status import build
 from hawk_operator.status.conditions import NEEDED_FOR_READY, judge, roll_up
 from hawk_operator.status.facts import Facts, GroupFacts, Verdict
-from hawk_operator.traffic import Distribution, Signal, State, Window
-from hawk_operator.traffic.window import SideTraffic
 from hawk_operator.wiring.links import Links
 from hawk_operator.workloads.drain import Waiting
+from hawk_planner.sizing import Decision
+from hawk_planner.traffic import Distribution, Signal, State, Window
+from hawk_planner.traffic.window import SideTraffic
 
 from .build import agent, pod, pods, pool
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from hawk_operator.health import Activity, HealthServer, Progress, Verdict, alive, ready
+from hawk_operator.manager.health import Activity, HealthServer, Progress, Verdict, alive, ready
 
 GOOD = Progress(leading=True, lost=False, lease_age=1, list_age=1, reconcile_age=1, pools=3)
 

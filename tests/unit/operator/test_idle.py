@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from hawk_api.v1alpha1 import HawkPool
-from hawk_operator.metrics import Metrics
+from hawk_operator.cache.snapshot import Snapshot
+from hawk_operator.kube.resources import DEPLOYMENT, LEASE, NODE, POD, POOL, Kind
+from hawk_operator.kube.schema_check import Schema
 from hawk_operator.reconcile.act import Actor
 from hawk_operator.reconcile.context import Context, Shared
 from hawk_operator.reconcile.look import Looker
@@ -16,12 +18,10 @@ from hawk_operator.reconcile.memory import Memories
 from hawk_operator.reconcile.observe import Observer
 from hawk_operator.reconcile.pool import PoolReconciler
 from hawk_operator.reconcile.wiring import WiringReconciler
-from hawk_operator.resources import DEPLOYMENT, LEASE, NODE, POD, POOL, Kind
-from hawk_operator.schema_check import Schema
-from hawk_operator.settings import Settings
-from hawk_operator.snapshot import Snapshot
+from hawk_operator.runtime.metrics import Metrics
+from hawk_operator.runtime.settings import Settings
+from hawk_operator.runtime.workqueue import WorkQueue, pool_key
 from hawk_operator.workloads import children
-from hawk_operator.workqueue import WorkQueue, pool_key
 
 from .build import group_spec, pod_body
 
@@ -165,7 +165,7 @@ def test_an_old_view_does_nothing(api: Api, context: Context) -> None:
 
 
 def test_only_the_pools_on_a_node_hear_of_its_agent(api: Api, context: Context) -> None:
-    from hawk_operator.handlers.marks import Marks
+    from hawk_operator.watch.event_handlers import Marks
 
     look(context)
     look(context)

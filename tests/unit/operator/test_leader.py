@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hawk_operator.leader import Action, Seen, may_write, observe, step
+from hawk_operator.manager.leader import Action, Seen, may_write, observe, step
 
 DURATION, DEADLINE, PERIOD = 15.0, 10.0, 2.0
 

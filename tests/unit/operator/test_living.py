@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hawk_operator.cluster_api import UnreachableError
-from hawk_operator.settings import Settings
-from hawk_operator.snapshot import Snapshot
+from hawk_operator.cache.snapshot import Snapshot
+from hawk_operator.kube.cluster_api import UnreachableError
+from hawk_operator.runtime.settings import Settings
 
 START = 1_800_000_000.0
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkPoolStatus
-from hawk_operator.sizing import Decision
 from hawk_operator.status import build as status
 from hawk_operator.status.facts import Facts, GroupFacts
 from hawk_operator.status.outcomes import CARRIED_OUT, NEVER_READY
-from hawk_operator.traffic import SideTraffic, Window, distribution, signals
+from hawk_planner.sizing import Decision
+from hawk_planner.traffic import SideTraffic, Window, distribution, signals
 
 from .build import pod, pods, pool
 

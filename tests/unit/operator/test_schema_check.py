@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_api.fitting import undeclared, without
-from hawk_operator import schema_check
-from hawk_operator.resources import LEASE, lightkube_class
+from hawk_operator.kube import schema_check
+from hawk_operator.kube.resources import LEASE, lightkube_class
 
 NEEDED = schema_check.needed()
 

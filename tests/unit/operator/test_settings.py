@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hawk_operator.settings import SettingsError, parse
+from hawk_operator.runtime.settings import SettingsError, parse
 
 
 def test_flags_win_over_variables_over_defaults():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawk_operator.shelf import Shelf
+from hawk_operator.cache.shelf import Shelf
 
 NAMES = "abc"
 STEPS = st.lists(

@@ -9,8 +9,8 @@ import pytest
 from hawk_api.conditions import make
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkPoolStatus
-from hawk_operator.cli import output
-from hawk_operator.cli.status import _table, findings, report
+from hawk_cli.commands.status import _table, findings, report
+from hawk_cli.support import output
 
 
 def body(*conditions, generation: int = 2, observed: int | None = 2):

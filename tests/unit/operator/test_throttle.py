@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from hawk_operator.throttle import Gate, GatedTransport, ThrottledError, wait_asked
+from hawk_operator.kube.throttle import Gate, GatedTransport, ThrottledError, wait_asked
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_api.reasons import Reason
+from hawk_operator.cache.reduced import PoolEntry
 from hawk_operator.reconcile.wiring import sides, terms_of
-from hawk_operator.reduced import PoolEntry
+from hawk_operator.runtime.workqueue import pool_key
 from hawk_operator.wiring import liveness
 from hawk_operator.wiring.links import judge
 from hawk_operator.wiring.peers import Sides, Wiring, agent_of, moved, outdated, spec_of, wire
 from hawk_operator.wiring.place import sides_of
 from hawk_operator.workloads.pods import read
-from hawk_operator.workqueue import pool_key
 
 from .build import agent, pool
 

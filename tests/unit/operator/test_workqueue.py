@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from hawk_operator.workqueue import (
+from hawk_operator.runtime.workqueue import (
     LONGEST_BACKOFF,
     Agenda,
     WorkQueue,

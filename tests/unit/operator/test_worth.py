@@ -10,7 +10,7 @@ import pytest
 from hawk_api.v1alpha1 import HawkPool
 from hawk_operator.reconcile import worth
 from hawk_operator.reconcile.memory import Memory
-from hawk_operator.traffic import SideTraffic, Window, distribution, signals
+from hawk_planner.traffic import SideTraffic, Window, distribution, signals
 
 from .build import group_spec
 
@@ -46,7 +46,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         calls.append(traffic)
         return SimpleNamespace(status=None, reason=None, message=f"verdict {len(calls)}")
 
-    monkeypatch.setattr("hawk_operator.payoff.verdict.condition", condition)
+    monkeypatch.setattr("hawk_planner.payoff.verdict.condition", condition)
     return calls
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hawk_operator.cli import main
+from hawk_cli.app import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable

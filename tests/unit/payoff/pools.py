@@ -9,11 +9,11 @@ from hypothesis import settings
 
 from hawk_api.models import preset
 from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPoolSpec
-from hawk_operator.payoff.assumptions import Given
-from hawk_operator.payoff.question import Question, ask
+from hawk_planner.payoff.assumptions import Given
+from hawk_planner.payoff.question import Question, ask
 
 if TYPE_CHECKING:
-    from hawk_operator.payoff.scenario import Scenario
+    from hawk_planner.payoff.scenario import Scenario
 
 FEW = settings(max_examples=30)
 """For properties of smooth arithmetic among the fast tests: more examples take seconds and find nothing."""

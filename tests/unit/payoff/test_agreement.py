@@ -11,18 +11,18 @@ import pytest
 
 from hawk_api.models import preset
 from hawk_api.v1alpha1 import HawkPool
-from hawk_operator.payoff.split import decode_side, sided
-from hawk_operator.simulate.engine import Outcome, Settings, Simulation
-from hawk_operator.simulate.policies import fixed
-from hawk_operator.simulate.traces import Request, Trace
-from hawk_operator.sizing import Problem
+from hawk_planner.payoff.split import decode_side, sided
+from hawk_planner.simulate.engine import Outcome, Settings, Simulation
+from hawk_planner.simulate.policies import fixed
+from hawk_planner.simulate.traces import Request, Trace
+from hawk_planner.sizing import Problem
 
 from .pools import CLASSES, pool, question
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hawk_operator.payoff.scenario import Scenario
+    from hawk_planner.payoff.scenario import Scenario
 
 MODEL = "mistral-7b-instruct-v0.2"
 POOL = pool(MODEL, ttft="200ms")

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hawk_api.catalogue import shipped
-from hawk_operator.payoff.inputs import AfdInputs, PdInputs, PipelineInputs, TdInputs
+from hawk_planner.payoff.inputs import AfdInputs, PdInputs, PipelineInputs, TdInputs
 
 from .cli import answered, runner
 

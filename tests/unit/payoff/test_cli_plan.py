@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hawk_api.validation import validate
-from hawk_operator.cli.subject import SETTABLE
-from hawk_operator.payoff.assumptions import BOUNDS
+from hawk_cli.support.subject import SETTABLE
+from hawk_planner.payoff.assumptions import BOUNDS
 
 from .cli import answered, runner
 from .pools import CLASSES, pool

@@ -9,11 +9,11 @@ import pytest
 
 from hawk_api.models import Geometry, preset
 from hawk_api.reasons import Reason
-from hawk_operator.payoff.assumptions import Given
-from hawk_operator.payoff.verdict import PaysOff, condition, given_by
-from hawk_operator.traffic.distribution import of
-from hawk_operator.traffic.signals import missing, value
-from hawk_operator.traffic.window import SideTraffic, Window
+from hawk_planner.payoff.assumptions import Given
+from hawk_planner.payoff.verdict import PaysOff, condition, given_by
+from hawk_planner.traffic.distribution import of
+from hawk_planner.traffic.signals import missing, value
+from hawk_planner.traffic.window import SideTraffic, Window
 
 from .pools import CLASSES, class_with, pool
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawk_operator.payoff.bottleneck import Observed, suggest_splits
-from hawk_operator.payoff.candidate import Kind
-from hawk_operator.payoff.checks import InputError
-from hawk_operator.payoff.decisions import (
+from hawk_planner.payoff.bottleneck import Observed, suggest_splits
+from hawk_planner.payoff.candidate import Kind
+from hawk_planner.payoff.checks import InputError
+from hawk_planner.payoff.decisions import (
     DecodeLoad,
     Path,
     PrefixChoice,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawk_operator.payoff.checks import InputError
-from hawk_operator.payoff.drafting import (
+from hawk_planner.payoff.checks import InputError
+from hawk_planner.payoff.drafting import (
     Round,
     acceptance_from_counts,
     acceptance_from_mean,

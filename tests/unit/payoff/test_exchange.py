@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawk_operator.payoff.checks import InputError
-from hawk_operator.payoff.exchange import (
+from hawk_planner.payoff.checks import InputError
+from hawk_planner.payoff.exchange import (
     Capacity,
     CapacityCase,
     Exchange,

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawk_operator.payoff import economics
-from hawk_operator.payoff.checks import InputError
-from hawk_operator.payoff.fits import distserve_opt13b_a100_prefill_ms
-from hawk_operator.payoff.roofline import Machine, Work, attainable_flops, mfu_limit, run_time, time_and_bound
+from hawk_planner.payoff import economics
+from hawk_planner.payoff.checks import InputError
+from hawk_planner.payoff.fits import distserve_opt13b_a100_prefill_ms
+from hawk_planner.payoff.roofline import Machine, Work, attainable_flops, mfu_limit, run_time, time_and_bound
 
 from .pools import FEW
 

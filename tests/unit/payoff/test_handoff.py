@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawk_operator.payoff.checks import InputError
-from hawk_operator.payoff.handoff import Handoff, link_load, price_handoff
+from hawk_planner.payoff.checks import InputError
+from hawk_planner.payoff.handoff import Handoff, link_load, price_handoff
 
 from .pools import FEW
 

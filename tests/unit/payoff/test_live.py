@@ -8,9 +8,9 @@ import pytest
 
 from hawk_api.models import preset
 from hawk_api.v1alpha1 import DataType, DecisionRecord, GroupSpec, HawkPoolStatus, KvLayout
-from hawk_operator.payoff.checks import MissingInputError
-from hawk_operator.payoff.live import given_by_status
-from hawk_operator.payoff.paths import WHOLE, LayoutPath, layout_path
+from hawk_planner.payoff.checks import MissingInputError
+from hawk_planner.payoff.live import given_by_status
+from hawk_planner.payoff.paths import WHOLE, LayoutPath, layout_path
 
 from .pools import CLASSES, pool, question
 

@@ -15,21 +15,21 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawk_operator.payoff.aiconfigurator import Asked, rows
-from hawk_operator.payoff.candidate import Kind, Standing
-from hawk_operator.payoff.checks import InputError, MissingInputError
-from hawk_operator.payoff.measured import Row, as_csv, closest, read, tables
-from hawk_operator.payoff.plan import candidates
-from hawk_operator.payoff.split import decode_side
-from hawk_operator.payoff.times import prefill_seconds, step_timer
-from hawk_operator.payoff.turning import turning_points
+from hawk_planner.payoff.aiconfigurator import Asked, rows
+from hawk_planner.payoff.candidate import Kind, Standing
+from hawk_planner.payoff.checks import InputError, MissingInputError
+from hawk_planner.payoff.measured import Row, as_csv, closest, read, tables
+from hawk_planner.payoff.plan import candidates
+from hawk_planner.payoff.split import decode_side
+from hawk_planner.payoff.times import prefill_seconds, step_timer
+from hawk_planner.payoff.turning import turning_points
 
 from .pools import FEW, scenario
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hawk_operator.payoff.scenario import Scenario
+    from hawk_planner.payoff.scenario import Scenario
 
 MODEL = "llama-3.1-8b"
 ROWS = [
@@ -214,8 +214,8 @@ def test_the_real_aiconfigurator_is_understood() -> None:
         pytest.skip("HAWK_AICONFIGURATOR names no Python with aiconfigurator 0.12 installed")
     root = Path(__file__).parents[3]
     script = (
-        "from hawk_operator.payoff.aiconfigurator import Asked, estimator, rows\n"
-        "from hawk_operator.payoff.measured import as_csv\n"
+        "from hawk_planner.payoff.aiconfigurator import Asked, estimator, rows\n"
+        "from hawk_planner.payoff.measured import as_csv\n"
         f"print(as_csv(rows(*estimator(), {ASKED!r})))\n"
     )
     done = subprocess.run(

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hawk_operator.payoff.page import page
-from hawk_operator.payoff.plan import answer
-from hawk_operator.payoff.results import plan_data
-from hawk_operator.payoff.turning import turning_points
+from hawk_planner.payoff.page import page
+from hawk_planner.payoff.plan import answer
+from hawk_planner.payoff.results import plan_data
+from hawk_planner.payoff.turning import turning_points
 
 from .pools import question
 

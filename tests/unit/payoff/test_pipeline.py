@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawk_operator.payoff.checks import InputError
-from hawk_operator.payoff.pipeline import Timeline, chunk_timeline
+from hawk_planner.payoff.checks import InputError
+from hawk_planner.payoff.pipeline import Timeline, chunk_timeline
 
 from .pools import FEW
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hawk_operator.payoff import economics
-from hawk_operator.payoff.afd import attention_ffn, stages
-from hawk_operator.payoff.candidate import Candidate, Kind, Standing
-from hawk_operator.payoff.checks import InputError
-from hawk_operator.payoff.colocated import colocated
-from hawk_operator.payoff.plan import Verdict, answer, candidates, judge, rank
-from hawk_operator.payoff.split import sided, split
-from hawk_operator.payoff.ties import ties
-from hawk_operator.payoff.turning import turning_points, turns
+from hawk_planner.payoff import economics
+from hawk_planner.payoff.afd import attention_ffn, stages
+from hawk_planner.payoff.candidate import Candidate, Kind, Standing
+from hawk_planner.payoff.checks import InputError
+from hawk_planner.payoff.colocated import colocated
+from hawk_planner.payoff.plan import Verdict, answer, candidates, judge, rank
+from hawk_planner.payoff.split import sided, split
+from hawk_planner.payoff.ties import ties
+from hawk_planner.payoff.turning import turning_points, turns
 
 from .pools import CLASSES, class_with, pool, question, scenario
 

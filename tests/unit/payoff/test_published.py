@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hawk_operator.payoff.published import Comparison, Standing, comparisons
+from hawk_planner.payoff.published import Comparison, Standing, comparisons
 
 ROWS = {row.figure: row for row in comparisons()}
 

@@ -8,18 +8,18 @@ from dataclasses import replace
 import pytest
 
 from hawk_api.v1alpha1.enums import QueueOrder
-from hawk_operator.simulate import cache
-from hawk_operator.simulate.bench import page
-from hawk_operator.simulate.bench.measure import measure
-from hawk_operator.simulate.bench.results import LENDS, Result, Row, load, save
-from hawk_operator.simulate.cache import Store
-from hawk_operator.simulate.course import Course, Load
-from hawk_operator.simulate.engine import Settings
-from hawk_operator.simulate.generate import CHAT, RAG, Stream, steady
-from hawk_operator.simulate.plot import costs, over_time
-from hawk_operator.simulate.policies import Hawk, fixed
-from hawk_operator.simulate.run import Arena
-from hawk_operator.simulate.traces import Request, Trace
+from hawk_planner.simulate import cache
+from hawk_planner.simulate.cache import Store
+from hawk_planner.simulate.course import Course, Load
+from hawk_planner.simulate.engine import Settings
+from hawk_planner.simulate.generate import CHAT, RAG, Stream, steady
+from hawk_planner.simulate.plot import costs, over_time
+from hawk_planner.simulate.policies import Hawk, fixed
+from hawk_planner.simulate.run import Arena
+from hawk_planner.simulate.traces import Request, Trace
+from tests.bench.policies import page
+from tests.bench.policies.measure import measure
+from tests.bench.policies.results import LENDS, Result, Row, load, save
 from tests.unit.sizing.pools import pool
 
 

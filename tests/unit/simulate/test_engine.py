@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hawk_api.v1alpha1.enums import QueueOrder, Role
-from hawk_operator.simulate.engine import Settings, Simulation
-from hawk_operator.simulate.generate import AGENT, CHAT, Stream, burst, steady
-from hawk_operator.simulate.policies import Hawk, Schedule, fixed
-from hawk_operator.simulate.score import direction_changes, score
-from hawk_operator.simulate.traces import Request, Trace
-from hawk_operator.simulate.workers import DecodeWorker, Job, StepCost
+from hawk_planner.simulate.engine import Settings, Simulation
+from hawk_planner.simulate.generate import AGENT, CHAT, Stream, burst, steady
+from hawk_planner.simulate.policies import Hawk, Schedule, fixed
+from hawk_planner.simulate.score import direction_changes, score
+from hawk_planner.simulate.traces import Request, Trace
+from hawk_planner.simulate.workers import DecodeWorker, Job, StepCost
 from tests.unit.sizing.pools import MODEL, NPU, group, pool
 
 FAST_LINK = 1e15

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hawk_api.v1alpha1.enums import QueueOrder
-from hawk_operator.simulate.engine import Settings
-from hawk_operator.simulate.generate import CHAT, Stream, burst
-from hawk_operator.simulate.hindsight import GOOD, oracle_curve, static_best
-from hawk_operator.simulate.peers import dynamo
-from hawk_operator.simulate.policies import Hawk, Schedule
-from hawk_operator.simulate.run import Arena, family
+from hawk_planner.simulate.baselines import dynamo
+from hawk_planner.simulate.engine import Settings
+from hawk_planner.simulate.generate import CHAT, Stream, burst
+from hawk_planner.simulate.hindsight import GOOD, oracle_curve, static_best
+from hawk_planner.simulate.policies import Hawk, Schedule
+from hawk_planner.simulate.run import Arena, family
 from tests.unit.sizing.pools import pool
 
 if TYPE_CHECKING:
-    from hawk_operator.simulate.score import Score
+    from hawk_planner.simulate.score import Score
 
 
 def arena() -> Arena:

@@ -10,14 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from hawk_api.v1alpha1.enums import Role
-from hawk_operator.cli.app import build
-from hawk_operator.cli.simulate import BOUNDS
-from hawk_operator.simulate.engine import Settings
-from hawk_operator.simulate.generate import RAG, Stream, steady
-from hawk_operator.simulate.meter import Gauges
-from hawk_operator.simulate.peers import dynamo
-from hawk_operator.simulate.policies import Memory, RoleLook, aibrix, hpa, keda, llm_d
-from hawk_operator.simulate.run import Arena, UnknownPolicyError, check, compare
+from hawk_cli.app import build
+from hawk_cli.commands.simulate import BOUNDS
+from hawk_planner.simulate.baselines import dynamo
+from hawk_planner.simulate.engine import Settings
+from hawk_planner.simulate.generate import RAG, Stream, steady
+from hawk_planner.simulate.meter import Gauges
+from hawk_planner.simulate.policies import Memory, RoleLook, aibrix, hpa, keda, llm_d
+from hawk_planner.simulate.run import Arena, UnknownPolicyError, check, compare
 from tests.unit.sizing.pools import pool
 
 IDLE = Gauges(0.0, 0, 0, 0, 0, 0.0, 0.0)
@@ -196,7 +196,7 @@ def test_a_table_is_printed_though_its_picture_fails(tmp_path, monkeypatch):
     def broken(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("hawk_operator.simulate.plot.over_time", broken)
+    monkeypatch.setattr("hawk_planner.simulate.plot.over_time", broken)
     target = tmp_path / "ratio.svg"
     done = command("--trace", "rag", "--seconds", "60", "--no-oracle", "--plot", str(target))
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 
 from hawk_api.v1alpha1.enums import QueueOrder, Role
-from hawk_operator.simulate.engine import Settings, Simulation
-from hawk_operator.simulate.generate import AGENT, CHAT, RAG, Stream, burst, shift
-from hawk_operator.simulate.policies import Hawk
+from hawk_planner.simulate.engine import Settings, Simulation
+from hawk_planner.simulate.generate import AGENT, CHAT, RAG, Stream, burst, shift
+from hawk_planner.simulate.policies import Hawk
 from tests.unit.sizing.pools import NPU, group, pool
 
 LENT = pool(

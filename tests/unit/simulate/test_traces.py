@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hawk_operator.simulate.generate import AGENT, RAG, SCENARIOS, Stream, scenario, shift, steady
-from hawk_operator.simulate.traces import Request, TraceError, load
+from hawk_planner.simulate.generate import AGENT, RAG, SCENARIOS, Stream, scenario, shift, steady
+from hawk_planner.simulate.traces import Request, TraceError, load
 
 AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:17:03.9799600,4808,10

@@ -7,8 +7,8 @@ import random
 
 from hawk_api.models import preset
 from hawk_api.v1alpha1.enums import Role
-from hawk_operator.sizing import Group, GroupObservation, ModelWork, Objective, Problem, Worker
-from hawk_operator.traffic import SideTraffic, Window, distribution, signals
+from hawk_planner.sizing import Group, GroupObservation, ModelWork, Objective, Problem, Worker
+from hawk_planner.traffic import SideTraffic, Window, distribution, signals
 
 MODEL = ModelWork.of(preset("mistral-7b-instruct-v0.2"), "float16")
 GPU = Worker(flops=989e12, bandwidth=3.35e12, memory=80e9)

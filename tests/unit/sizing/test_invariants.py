@@ -22,11 +22,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hawk_api.v1alpha1.enums import Fallback, Role
-from hawk_operator.sizing import GroupObservation, History, ModelWork, Objective, Problem, plan
-from hawk_operator.sizing.allocate import within_ratio
-from hawk_operator.sizing.roofline import Parts, Worker
-from hawk_operator.traffic import Window, signals
-from hawk_operator.traffic.bins import Bin
+from hawk_planner.sizing import GroupObservation, History, ModelWork, Objective, Problem, plan
+from hawk_planner.sizing.allocate import within_ratio
+from hawk_planner.sizing.roofline import Parts, Worker
+from hawk_planner.traffic import Window, signals
+from hawk_planner.traffic.bins import Bin
 from tests.unit.sizing.pools import GPU, NPU, group, pool, seen, window
 
 checked = settings(deadline=None, max_examples=80)

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from hawk_operator.sizing import History, plan
-from hawk_operator.sizing.learn import learn
-from hawk_operator.sizing.needs import WAIT, load_of, needs_of
-from hawk_operator.traffic import distribution, signals
+from hawk_planner.sizing import History, plan
+from hawk_planner.sizing.learn import learn
+from hawk_planner.sizing.needs import WAIT, load_of, needs_of
+from hawk_planner.traffic import distribution, signals
 from tests.unit.sizing.pools import pool, seen, window
 
 

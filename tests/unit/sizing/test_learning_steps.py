@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hawk_operator.sizing import History, plan
-from hawk_operator.sizing.learn import learn_steps
-from hawk_operator.sizing.needs import STEP, load_of, needs_of
-from hawk_operator.traffic import distribution, signals
+from hawk_planner.sizing import History, plan
+from hawk_planner.sizing.learn import learn_steps
+from hawk_planner.sizing.needs import STEP, load_of, needs_of
+from hawk_planner.traffic import distribution, signals
 from tests.unit.sizing.pools import AGENT, MODEL, NPU, pool, seen, window
 
 READY = {"prefill": 2, "decode": 6}

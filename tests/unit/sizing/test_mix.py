@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hawk_api.v1alpha1.enums import QueueOrder, Role
-from hawk_operator.sizing.mix import attained
-from hawk_operator.sizing.needs import load_of, needs_of
-from hawk_operator.sizing.prompts import prompts_of, stages_of
+from hawk_planner.sizing.mix import attained
+from hawk_planner.sizing.needs import load_of, needs_of
+from hawk_planner.sizing.prompts import prompts_of, stages_of
 from tests.unit.sizing.pools import NPU, group, pool, window
 
 CAPS = {"fast": 16, "slow": 16, "both": 16}

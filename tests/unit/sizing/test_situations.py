@@ -9,9 +9,9 @@ import pytest
 
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1.enums import Fallback, Role, ScalingMode
-from hawk_operator.sizing import GroupObservation, History, Objective, plan
-from hawk_operator.traffic import Window, distribution, signals
-from hawk_operator.traffic.bins import Bin
+from hawk_planner.sizing import GroupObservation, History, Objective, plan
+from hawk_planner.traffic import Window, distribution, signals
+from hawk_planner.traffic.bins import Bin
 from tests.unit.sizing.pools import AGENT, RAG, group, pool, seen, window
 
 DOWN = Window(0.0, 60.0, error="http://prometheus:9090: connection refused", answered=False)

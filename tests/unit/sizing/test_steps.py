@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hawk_api.v1alpha1.enums import Role
-from hawk_operator.sizing.allocate import within_ratio
-from hawk_operator.sizing.steps import Present, next_step
+from hawk_planner.sizing.allocate import within_ratio
+from hawk_planner.sizing.steps import Present, next_step
 from tests.unit.sizing.pools import group, pool
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from hawk_operator.traffic import bins, distribution
+from hawk_planner.traffic import bins, distribution
 
 
 def poisson(mean: float, number: int, seed: int = 1) -> list[float]:

@@ -9,9 +9,10 @@ import time
 import pytest
 
 from hawk_api.reasons import Reason
-from hawk_operator.traffic import GroupTarget, Source, State
-from hawk_operator.traffic.bins import Bin
 from hawk_operator.traffic.collect import collect
+from hawk_operator.traffic.source import GroupTarget, Source
+from hawk_planner.traffic import State
+from hawk_planner.traffic.bins import Bin
 from tests.unit.traffic.fake import Hang, Trickle, series, store
 
 GROUPS = (

@@ -13,9 +13,9 @@ from dataclasses import replace
 import pytest
 
 from hawk_api.reasons import Reason
-from hawk_operator.sizing import History, plan
-from hawk_operator.traffic import GroupTarget, Source
 from hawk_operator.traffic.collect import collect
+from hawk_operator.traffic.source import GroupTarget, Source
+from hawk_planner.sizing import History, plan
 from tests.unit.sizing.pools import pool, seen
 from tests.unit.traffic.fake import Hang, series, store
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawk_operator.traffic import distribution
+from hawk_planner.traffic import distribution
 
 
 @st.composite

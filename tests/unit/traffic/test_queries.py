@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hawk_api.v1alpha1.scaling import TrafficSpec
-from hawk_operator.traffic import GroupTarget, Source, queries
-from hawk_operator.traffic.source import matchers
+from hawk_operator.traffic import queries
+from hawk_operator.traffic.source import GroupTarget, Source, matchers
 
 
 def test_only_living_pods_and_series_without_a_pod_match():

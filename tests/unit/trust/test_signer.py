@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from hawk_operator.cluster_api import ConflictError, NotFoundError, UnreachableError
+from hawk_operator.kube.cluster_api import ConflictError, NotFoundError, UnreachableError
 from hawk_operator.trust import Lifetimes, Settings, TrustMetrics
 from hawk_operator.trust.signer import BUNDLE_KEY, Signer, has_condition
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hawk_agent.transports.verbs.library import native
-from hawk_operator.cli import bench
+from hawk_cli.commands import bench
 
 
 @pytest.mark.skipif(native is None, reason="missing tool: a C compiler, for the verbs extension")

@@ -1,1 +1,0 @@
-"""Benchmarks: ours, the peers' and the machine's limit, interleaved in one run."""

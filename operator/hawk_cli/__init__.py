@@ -1,0 +1,1 @@
+"""The hawk command line, also installed as kubectl-hawk."""

@@ -1,0 +1,1 @@
+"""Benchmarks: ours, the baselines' and the machine's limit, interleaved in one run."""

@@ -1,0 +1,1 @@
+"""Libraries that we compare with, each in an environment of its own."""

@@ -1,0 +1,138 @@
+"""hawk kv: how large a model's KV cache is, and how long it takes to move."""
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from hawk_api.models import ConfigError, Geometry, parse_config, preset, presets
+from hawk_api.v1alpha1 import DataType
+from hawk_cli.support.output import Output, OutputOption, emit, fail, rows
+
+
+@dataclass(frozen=True, slots=True)
+class KvSize:
+    """The answer. Bytes are of one sequence; the transfer is at the nominal rate, with nothing hidden."""
+
+    model: str
+    attention: str
+    dtype: str
+    tokens: int
+    layers: int
+    kv_heads: int
+    kv_bytes: int
+    kv_bytes_per_token: int
+    kv_bytes_fixed: int
+    kv_bytes_per_layer: int
+    link_gbps: float
+    transfer_ms: float
+
+
+def kv(
+    *,
+    model: Annotated[
+        str | None, typer.Option(help="A model known by name; --list prints the names.", show_default=False)
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="The model's config.json instead of --model.", show_default=False)
+    ] = None,
+    tokens: Annotated[int, typer.Option(help="Tokens of context.")] = 32_768,
+    dtype: Annotated[DataType, typer.Option(help="Element type of the KV cache.")] = DataType.FLOAT16,
+    link_gbps: Annotated[float, typer.Option(help="Link rate in Gb/s.")] = 400.0,
+    list_models: Annotated[bool, typer.Option("--list", help="Print the known models.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Size of one sequence's KV cache, and how long it takes to move over a link."""
+    if list_models:
+        _list(output)
+        return
+    geometry = _geometry(model, config)
+    if not 0 <= tokens <= 1 << 40:
+        fail(f"--tokens: {tokens} is not a number of tokens; give a whole number from 0 up")
+    if not (math.isfinite(link_gbps) and link_gbps > 0):
+        fail(f"--link-gbps: {link_gbps} is not a link rate; give Gb/s above 0, such as 400")
+    answer = measure(geometry, tokens, dtype, link_gbps)
+    emit(asdict(answer), output, lambda: _table(answer))
+
+
+def measure(geometry: Geometry, tokens: int, dtype: DataType, link_gbps: float) -> KvSize:
+    """The sizes of `geometry` at `tokens` tokens, and the time at `link_gbps` (10**9 bits a second)."""
+    size = geometry.kv_bytes(tokens, dtype)
+    return KvSize(
+        model=geometry.name,
+        attention=str(geometry.attention),
+        dtype=str(dtype),
+        tokens=tokens,
+        layers=geometry.layer_count,
+        kv_heads=geometry.kv_heads,
+        kv_bytes=size,
+        kv_bytes_per_token=geometry.kv_bytes_per_token(dtype),
+        kv_bytes_fixed=geometry.kv_bytes_fixed(dtype),
+        kv_bytes_per_layer=max(geometry.kv_bytes_by_layer(tokens, dtype)),
+        link_gbps=link_gbps,
+        transfer_ms=size * 8 / (link_gbps * 1e9) * 1e3,
+    )
+
+
+def _geometry(model: str | None, config: Path | None) -> Geometry:
+    if (model is None) == (config is None):
+        fail("--model: give exactly one of --model and --config; --list prints the known models")
+    try:
+        return preset(model) if model is not None else parse_config(_read(config), str(config))
+    except ConfigError as error:
+        fail(f"--config: {error}")
+    except ValueError as error:
+        fail(f"--model: {error}")
+
+
+def _read(path: Path | None) -> str:
+    try:
+        return Path(path or "").read_text(encoding="utf-8")
+    except OSError as error:
+        fail(f"--config: can't read {path}: {error.strerror}; give a config.json")
+    except UnicodeDecodeError:
+        fail(f"--config: can't read {path}: it isn't UTF-8 text; give a config.json")
+
+
+def _list(output: Output) -> None:
+    known = [
+        {
+            "model": name,
+            "attention": str(preset(name).attention),
+            "parameters": preset(name).weights.total,
+            "kv_bytes_per_token": preset(name).kv_bytes_per_token(),
+        }
+        for name in presets()
+    ]
+    columns = ("model", "attention", "#parameters", "#KV bytes a token (16 bit)")
+    emit(
+        {"models": known},
+        output,
+        lambda: rows(
+            None,
+            columns,
+            (
+                (m["model"], m["attention"], f"{m['parameters']:,}", f"{m['kv_bytes_per_token']:,}")
+                for m in known
+            ),
+        ),
+    )
+
+
+def _table(answer: KvSize) -> Table:
+    gib = answer.kv_bytes / 2**30
+    return rows(
+        None,
+        ("", ""),
+        (
+            ("model", f"{answer.model}: {answer.layers} layers, {answer.attention} attention"),
+            ("context", f"{answer.tokens:,} tokens, {answer.dtype}"),
+            ("KV cache", f"{answer.kv_bytes:,} bytes ({gib:.2f} GiB, {answer.kv_bytes / 1e9:.2f} GB)"),
+            ("a further token", f"{answer.kv_bytes_per_token:,} bytes"),
+            ("fixed part", f"{answer.kv_bytes_fixed:,} bytes (full windows, states)"),
+            ("transfer", f"{answer.transfer_ms:,.3f} ms at {answer.link_gbps:g} Gb/s, nothing hidden"),
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Objects of the cluster in memory, kept current by watches and periodic lists."""

@@ -1,0 +1,304 @@
+"""What all pools share, kept in memory: pools, children, pods, agents and their Leases, classes, scalers.
+
+Looking at a pool reads nothing from the API server while nothing changes. The watches put every change on a
+shelf at once; lists put everything there now and then, so a watch that died silently costs that long and
+nothing else. Where a look finds that something has to be written, it looks again at the thing itself first
+(`fresh`): what was seen is good enough to see that nothing is to be done, not to act on.
+
+Lists bound themselves: one that took a second is not made again before twenty have passed. So the operator
+spends at most a twentieth of its time on them, in clusters of any size.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from hawk_operator.cache import classes, reduced
+from hawk_operator.cache.shelf import Shelf
+from hawk_operator.kube.resources import (
+    AUTOSCALER,
+    CLASS,
+    CONFIG_MAP,
+    DEPLOYMENT,
+    LEASE,
+    NODE,
+    POD,
+    POOL,
+    SCALED_OBJECT,
+    Kind,
+)
+from hawk_operator.wiring import liveness
+from hawk_operator.workloads.children import MANAGED, pool_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from hawk_api.v1alpha1 import AcceleratorClassSpec
+    from hawk_operator.cache.reduced import PoolEntry
+    from hawk_operator.cache.shelf import Change
+    from hawk_operator.kube.access import Access
+    from hawk_operator.kube.cluster_api import ClusterApi, Object
+    from hawk_operator.runtime.settings import Settings
+    from hawk_operator.wiring.peers import Agent
+    from hawk_operator.workloads.pods import Pod
+
+SHARE: Final = 0.05
+"""The most of the time that lists of one kind take."""
+_LEASE_AGE: Final = 3.0
+_SCALER_AGE: Final = 15.0
+_MAP_AGE: Final = 30.0
+
+
+class Snapshot:
+    """The shelves and how they are filled; safe for several threads."""
+
+    def __init__(
+        self,
+        api: ClusterApi,
+        access: Access,
+        settings: Settings,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._api = api
+        self._access = access
+        self._namespace = settings.namespace or None
+        self._system = settings.system_namespace
+        self._clock = clock
+        self._wall = wall
+        self._pools: Shelf[PoolEntry] = Shelf(reduced.PoolEntry, lambda entry: [entry.namespace])
+        self._agents: Shelf[Agent] = Shelf(reduced.agent, reduced.owners)
+        self._pods: Shelf[Pod] = Shelf(reduced.pod, lambda pod: [(pod.namespace, pod.pool)])
+        self._children: Shelf[Object] = Shelf(reduced.child, reduced.pool_of_child)
+        self._classes: Shelf[Object] = Shelf(reduced.plain)
+        self._shelves: dict[Kind, Shelf[Any]] = {
+            POOL: self._pools,
+            NODE: self._agents,
+            POD: self._pods,
+            DEPLOYMENT: self._children,
+            CLASS: self._classes,
+        }
+        self._locks = {kind: threading.Lock() for kind in (*self._shelves, LEASE, AUTOSCALER, SCALED_OBJECT)}
+        self._known: tuple[int, Mapping[str, AcceleratorClassSpec]] = (-1, {})
+        self._maps: dict[tuple[str, str], tuple[Object, float]] = {}
+        self._due: dict[Kind, float] = {}
+        self._scalers: dict[Kind, dict[str, list[Object]]] = {}
+        self._beats: dict[str, liveness.Beat] = {}
+        self._beats_at = 0.0
+        self._living: frozenset[str] = frozenset()
+
+    # What comes in
+
+    def take(self, kind: Kind, event: str | None, body: Mapping[str, Any]) -> Change[Any] | None:
+        """A word of a watch; None when it changes nothing that anybody looks at."""
+        shelf = self._shelves[kind]
+        return shelf.drop(body) if event == "DELETED" else shelf.put(body)
+
+    def refresh(self, kind: Kind, interval: float) -> list[Change[Any]]:
+        """List a kind if the last list is `interval` seconds old, and long enough for what it cost."""
+        if self._clock() < self._due.get(kind, float("-inf")) or not self._may_list(kind):
+            return []
+        with self._locks[kind]:
+            return self._list(kind, interval)
+
+    def _list(self, kind: Kind, interval: float) -> list[Change[Any]]:
+        begun = self._clock()
+        version, bodies = self._read(kind)
+        changes: list[Change[Any]] = self._shelves[kind].replace(version, bodies)
+        self._due[kind] = begun + max(interval, (self._clock() - begun) / SHARE)
+        return changes
+
+    def _read(self, kind: Kind) -> tuple[int, Iterable[Mapping[str, Any]]]:
+        """The list's resourceVersion, known from its first page, and the objects page by page."""
+        namespace = self._namespace if kind.namespaced else None
+        pages = self._api.pages(kind, namespace, MANAGED if kind in {POD, DEPLOYMENT} else None)
+        version, first = next(pages)
+
+        def bodies() -> Iterable[Mapping[str, Any]]:
+            yield from first
+            for _, items in pages:
+                yield from items
+
+        return int(version) if version.isdecimal() else 0, bodies()
+
+    def _may_list(self, kind: Kind) -> bool:
+        return kind not in {NODE, CLASS} or self._access.usable("list", kind)
+
+    def _listed(self, kind: Kind) -> None:
+        """Make sure that a kind was listed once."""
+        if kind not in self._due:
+            with self._locks[kind]:
+                if kind not in self._due:
+                    self._list(kind, 0.0)
+
+    # Pools, children, pods
+
+    def pools(self) -> list[PoolEntry]:
+        """Every HawkPool that is served."""
+        self._listed(POOL)
+        return self._pools.all()
+
+    def pools_in(self, namespace: str) -> list[PoolEntry]:
+        """The HawkPools of one namespace."""
+        self._listed(POOL)
+        return self._pools.by(namespace)
+
+    def pool(self, namespace: str, name: str, *, fresh: bool) -> PoolEntry:
+        """One pool; `fresh`, or not seen yet: by asking the API server. Raises ApiCallError."""
+        if not fresh:
+            self._listed(POOL)
+            found = self._pools.get(namespace, name)
+            if found is not None:
+                return found
+        return self.put_pool(self._api.get(POOL, name, namespace))
+
+    def put_pool(self, body: Object) -> PoolEntry:
+        """Take in a pool that was just read or written."""
+        self._pools.put(body)
+        return reduced.PoolEntry(body)
+
+    def children(self, namespace: str, pool: str, *, fresh: bool) -> list[Object]:
+        """The Deployments with a pool's label."""
+        return self._of_pool(DEPLOYMENT, self._children, namespace, pool, fresh=fresh)
+
+    def put_child(self, body: Object) -> None:
+        """Take in a child that was just written."""
+        self._children.put(body)
+
+    def pods(self, namespace: str, pool: str, *, fresh: bool) -> list[Pod]:
+        """The pods with a pool's label."""
+        return self._of_pool(POD, self._pods, namespace, pool, fresh=fresh)
+
+    def all_pods(self) -> list[Pod]:
+        """Every pod that belongs to a child of some pool."""
+        self._listed(POD)
+        return self._pods.all()
+
+    def _of_pool(self, kind: Kind, shelf: Shelf[Any], namespace: str, pool: str, *, fresh: bool) -> list[Any]:
+        marks = pool_labels(pool)
+        if not fresh:
+            self._listed(kind)
+            return shelf.by((namespace, marks[reduced.POOL_LABEL]))
+        bodies = self._api.list(kind, namespace, marks)
+        for body in bodies:
+            shelf.put(body)
+        reduce = reduced.pod if kind == POD else reduced.child
+        return [reduce(body) for body in bodies]
+
+    def config_map(self, namespace: str, name: str, *, fresh: bool) -> Object:
+        """A ConfigMap that a pool names, at most `_MAP_AGE` seconds old: nothing watches them. Raises
+        ApiCallError."""
+        now = self._clock()
+        kept, read_at = self._maps.get((namespace, name), ({}, float("-inf")))
+        if not fresh and now - read_at < _MAP_AGE:
+            return kept
+        body = self._api.get(CONFIG_MAP, name, namespace)
+        self._maps = {ref: entry for ref, entry in self._maps.items() if now - entry[1] < _MAP_AGE}
+        self._maps[namespace, name] = (body, now)
+        return body
+
+    # Classes and other scalers
+
+    def classes(self) -> list[Object] | None:
+        """Every AcceleratorClass; None without the right to read them."""
+        if not self._access.usable("list", CLASS):
+            return None
+        self._listed(CLASS)
+        return self._classes.all()
+
+    def known_classes(self) -> Mapping[str, AcceleratorClassSpec]:
+        """The classes in their parsed form, parsed again when one of them changed."""
+        revision, known = self._known
+        if revision != self._classes.revision:
+            revision, bodies = self._classes.revision, self.classes()
+            known = classes.known(bodies)
+            self._known = (revision, known)
+        return known
+
+    def put_pod(self, body: Object) -> None:
+        """Take in a pod that was just written."""
+        self._pods.put(body)
+
+    def put_class(self, body: Object) -> None:
+        """Take in a class that was just written."""
+        self._classes.put(body)
+
+    def autoscalers(self, namespace: str) -> list[Object]:
+        """Every HorizontalPodAutoscaler and ScaledObject of a namespace."""
+        found: list[Object] = []
+        for kind in (AUTOSCALER, SCALED_OBJECT):
+            if self._access.usable("list", kind, self._namespace or ""):
+                found += self._scalers_of(kind).get(namespace, ())
+        return found
+
+    def _scalers_of(self, kind: Kind) -> dict[str, list[Object]]:
+        """Scalers by namespace. Nothing watches them: they are few and seldom change."""
+        with self._locks[kind]:
+            begun = self._clock()
+            if begun >= self._due.get(kind, float("-inf")):
+                by_namespace: dict[str, list[Object]] = {}
+                for body in self._api.list(kind, self._namespace):
+                    found = by_namespace.setdefault(body["metadata"]["namespace"], [])
+                    found.append({**body, "kind": kind.kind})
+                self._scalers[kind] = by_namespace
+                self._due[kind] = begun + max(_SCALER_AGE, (self._clock() - begun) / SHARE)
+            return self._scalers[kind]
+
+    # Agents
+
+    def agents_known(self) -> bool:
+        """Whether agents can be seen at all."""
+        return self._access.usable("list", NODE) and self._access.usable("list", LEASE, self._system)
+
+    def agents(self) -> dict[str, Agent]:
+        """Every agent by the name of its HawkNode; none without the right to read them."""
+        if not self.agents_known():
+            return {}
+        self._listed(NODE)
+        living = self.living()
+        return {agent.name: _judged(agent, living) for agent in self._agents.all()}
+
+    def agents_of(self, owner: str, nodes: Iterable[str]) -> dict[str, Agent]:
+        """The agents that matter to one pool (`namespace/name`): on its pods' nodes, and with its memory."""
+        if not self.agents_known():
+            return {}
+        self._listed(NODE)
+        living = self.living()
+        found = {agent.name: agent for agent in self._agents.by(owner)}
+        for name in nodes:
+            agent = found.get(name) or self._agents.get("", name)
+            if agent is not None:
+                found[name] = agent
+        return {name: _judged(agent, living) for name, agent in sorted(found.items())}
+
+    def living(self) -> frozenset[str]:
+        """The HawkNodes whose agents live, by the last list of the Leases."""
+        return self._living if LEASE in self._due else self.refresh_living()
+
+    def refresh_living(self) -> frozenset[str]:
+        """List the Leases if the last list is a few seconds old, and long enough for what it cost.
+
+        Time at whose end they can't be listed doesn't count against the agents: where the API server is away,
+        they can't renew either.
+        """
+        if not self._access.usable("list", LEASE, self._system):
+            return frozenset()
+        with self._locks[LEASE]:
+            begun = self._clock()
+            if begun < self._due.get(LEASE, float("-inf")):
+                return self._living
+            passed, self._beats_at = begun - self._beats_at, begun
+            pages = self._api.pages(LEASE, self._system)
+            leases = (lease for _, items in pages for lease in items)
+            self._beats = liveness.observe(self._beats, leases, passed, self._wall())
+            self._living = liveness.living(self._beats)
+            self._due[LEASE] = begun + max(_LEASE_AGE, (self._clock() - begun) / SHARE)
+            return self._living
+
+
+def _judged(agent: Agent, living: frozenset[str]) -> Agent:
+    """An agent with what its Lease says: on the shelf it lives unless its HawkNode is going."""
+    return agent if agent.live and agent.name in living else replace(agent, live=False)

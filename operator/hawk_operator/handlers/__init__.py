@@ -1,1 +1,0 @@
-"""What a watch event means: which keys to look at. Nothing is decided and nothing is written here."""

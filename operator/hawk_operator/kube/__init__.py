@@ -1,0 +1,1 @@
+"""Access to the Kubernetes API: calls, rights, events, served schemas."""

@@ -1,0 +1,1 @@
+"""The process: leader election, worker threads, periodic lists, health."""

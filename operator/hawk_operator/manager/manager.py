@@ -1,0 +1,204 @@
+"""The process: its parts, the order in which they start, and how it ends.
+
+Health and the Lease come first. Everything else (watches, workers, lists) starts when the Lease is ours: a
+standby holds no watches and no lists. The process ends with 0 when asked to, and with another code at once
+when another process has the Lease.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Final, Protocol
+
+from hawk_operator.kube.access import Access
+from hawk_operator.kube.cluster_api import ApiCallError, ClusterApi, NotFoundError
+from hawk_operator.kube.events import Recorder
+from hawk_operator.kube.resources import CLASS, NODE, POOL
+from hawk_operator.kube.throttle import Gate
+from hawk_operator.manager.health import Activity, HealthServer, Progress, alive, ready
+from hawk_operator.manager.leader import Leadership
+from hawk_operator.runtime.metrics import Metrics
+from hawk_operator.runtime.workqueue import WorkQueue
+
+if TYPE_CHECKING:
+    from hawk_operator.kube.resources import Kind
+    from hawk_operator.reconcile.context import Context
+    from hawk_operator.runtime.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+LOST_LEASE: Final = 3
+"""Exit code of a process that led and lost the Lease."""
+
+_STOP_SECONDS: Final = 6.0
+
+
+class Part(Protocol):
+    """Something that runs beside the others."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """End soon; returns at once."""
+
+    def join(self, timeout: float) -> None:
+        """Wait for the end at most `timeout` seconds."""
+
+
+class Operator:
+    """Runs until `stop` is called or the Lease is lost."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._metrics = Metrics()
+        self._gate = Gate()
+        self._activity = Activity()
+        self._stop = threading.Event()
+        self._queue = WorkQueue()
+        lease_api = ClusterApi.connect(self._gate, self._metrics.throttled.inc)
+        self._leadership = Leadership(lease_api, settings)
+        self._api = ClusterApi.connect(self._gate, self._metrics.throttled.inc, self._leadership.may_write)
+        self._server = HealthServer(
+            settings.bind_address,
+            settings.metrics_port,
+            {
+                "/healthz": lambda: alive(self._progress(), settings.stuck_after),
+                "/readyz": lambda: ready(self._progress(), 3 * settings.resync),
+            },
+            self._exposition,
+        )
+
+    def stop(self) -> None:
+        """End soon; callable from a signal handler."""
+        self._stop.set()
+
+    def run(self) -> int:
+        """Lead when it is our turn, until the end; gives the exit code."""
+        self._server.start()
+        elect = threading.Thread(target=self._leadership.run, name="lease", daemon=True)
+        elect.start()
+        try:
+            while not self._leadership.wait_until_leading(0.2):
+                if self._stop.is_set():
+                    return 0
+            self._metrics.leading.set(1)
+            self._lead()
+            if self._leadership.lost.is_set():
+                return LOST_LEASE
+            self._leadership.stop()
+            elect.join(_STOP_SECONDS)
+            self._leadership.release()
+            return 0
+        finally:
+            self._leadership.stop()
+            self._server.stop()
+
+    def _lead(self) -> None:
+        parts = self._parts()
+        if not parts:
+            return
+        for part in parts:
+            part.start()
+        while not self._stop.wait(0.2) and not self._leadership.lost.is_set():
+            pass
+        for part in parts:
+            part.stop()
+        if not self._leadership.lost.is_set():  # what is lost must not be waited for
+            end = time.monotonic() + _STOP_SECONDS
+            for part in parts:
+                part.join(max(0.0, end - time.monotonic()))
+
+    def _parts(self) -> list[Part]:
+        """Everything that a leader runs, imported only now."""
+        from hawk_operator.manager.periodic import Pulse, Resync  # noqa: PLC0415
+        from hawk_operator.manager.workers import Workers  # noqa: PLC0415
+        from hawk_operator.reconcile.pool import PoolReconciler  # noqa: PLC0415
+        from hawk_operator.reconcile.wiring import WiringReconciler  # noqa: PLC0415
+        from hawk_operator.trust.loop import TrustLoop  # noqa: PLC0415
+        from hawk_operator.watch.event_handlers import Marks  # noqa: PLC0415
+        from hawk_operator.watch.watcher import Watcher, watched  # noqa: PLC0415
+
+        context = self._context()
+        asked = self._ask(context)
+        if asked is None:
+            return []
+        allowed, signs = asked
+        pools, wiring = PoolReconciler(context), WiringReconciler(context)
+        return [
+            Watcher(self._settings, Marks(context, time.time), self._metrics, watched(allowed)),
+            Resync(context, self._leadership, self._activity),
+            Pulse(context, self._leadership),
+            Workers(context, pools, wiring, self._leadership, self._activity),
+            *([TrustLoop(context.api, self._settings, self._metrics.registry)] if signs else ()),
+        ]
+
+    def _ask(self, context: Context) -> tuple[list[Kind], bool] | None:
+        """Which of the cluster's kinds may be watched, and whether certificates are signed here.
+
+        Waits until the cluster serves HawkPools and answers; None when asked to end before that.
+        """
+        from hawk_operator.kube import schema_check  # noqa: PLC0415
+        from hawk_operator.trust.loop import signs_here  # noqa: PLC0415
+
+        said = ""
+        while not self._stop.is_set() and not self._leadership.lost.is_set():
+            try:
+                context.api.document(f"/apis/{POOL.group}/{POOL.version}")
+                context.shared.schema = schema_check.compare(
+                    schema_check.needed(), schema_check.served(context.api)
+                )
+                allowed = [kind for kind in (NODE, CLASS) if context.access.usable("watch", kind)]
+                return allowed, signs_here(context.api, context.access, self._settings)
+            except NotFoundError as error:
+                problem = f"the cluster doesn't serve HawkPools yet ({error}); apply the CRDs"
+            except ApiCallError as error:
+                problem = str(error)
+            if problem != said:
+                _log.warning("start: %s", problem)
+                said = problem
+            self._stop.wait(2.0)
+        return None
+
+    def _context(self) -> Context:
+        from hawk_operator.cache.snapshot import Snapshot  # noqa: PLC0415
+        from hawk_operator.reconcile.act import Actor  # noqa: PLC0415
+        from hawk_operator.reconcile.context import Context, Shared  # noqa: PLC0415
+        from hawk_operator.reconcile.look import Looker  # noqa: PLC0415
+        from hawk_operator.reconcile.memory import Memories  # noqa: PLC0415
+        from hawk_operator.reconcile.observe import Observer  # noqa: PLC0415
+
+        settings, api = self._settings, self._api
+        access = Access(api)
+        snapshot = Snapshot(api, access, settings)
+        return Context(
+            settings=settings,
+            api=api,
+            access=access,
+            snapshot=snapshot,
+            queue=self._queue,
+            metrics=self._metrics,
+            recorder=Recorder(api),
+            observer=Observer(api, snapshot),
+            actor=Actor(api, snapshot, self._metrics, settings),
+            looker=Looker(settings.workers),
+            memories=Memories(),
+            shared=Shared(),
+        )
+
+    def _progress(self) -> Progress:
+        return self._activity.progress(
+            leading=self._leadership.leading,
+            lost=self._leadership.lost.is_set(),
+            lease_age=self._leadership.since_contact(),
+            throttled_for=self._gate.remaining(),
+        )
+
+    def _exposition(self) -> bytes:
+        self._metrics.leading.set(1 if self._leadership.may_write() else 0)
+        waiting, busy = self._queue.depth()
+        self._metrics.queue.labels("waiting").set(waiting)
+        self._metrics.queue.labels("busy").set(busy)
+        return self._metrics.text()

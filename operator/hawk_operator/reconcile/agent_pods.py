@@ -1,0 +1,46 @@
+"""Why nodes have no agent, as far as the agents' DaemonSet says: pods that the API server refuses.
+
+A DaemonSet has no condition for that, unlike a ReplicaSet: its status counts too few pods, and the words (of
+PodSecurity, of a quota) are in an Event.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hawk_operator.kube.cluster_api import NotFoundError
+from hawk_operator.kube.resources import DAEMON_SET
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hawk_operator.kube.cluster_api import ClusterApi
+
+
+def refused(api: ClusterApi, namespace: str, name: str) -> str:
+    """What keeps the DaemonSet from creating pods; "" where nothing does. Raises ApiCallError."""
+    try:
+        daemons = api.get(DAEMON_SET, name, namespace)
+    except NotFoundError:
+        return ""
+    if not lacks_pods(daemons.get("status") or {}):
+        return ""
+    selector = f"involvedObject.kind=DaemonSet,involvedObject.name={name},reason=FailedCreate"
+    found = api.document(f"/api/v1/namespaces/{namespace}/events", {"fieldSelector": selector})
+    message = newest(found.get("items") or ())
+    return f"DaemonSet {namespace}/{name} can't create pods: {message}" if message else ""
+
+
+def lacks_pods(status: Mapping[str, Any]) -> bool:
+    """Whether fewer pods exist than nodes want one."""
+    return int(status.get("currentNumberScheduled") or 0) < int(status.get("desiredNumberScheduled") or 0)
+
+
+def newest(events: Iterable[Mapping[str, Any]]) -> str:
+    """The words of the last Event."""
+    last = max(
+        events,
+        key=lambda e: str(e.get("lastTimestamp") or e.get("eventTime") or e["metadata"]["creationTimestamp"]),
+        default={},
+    )
+    return str(last.get("message") or "")

@@ -1,0 +1,1 @@
+"""Settings, metrics and the work queue that the other rooms share."""

@@ -1,0 +1,1 @@
+"""Watches of the cluster and their event handlers."""

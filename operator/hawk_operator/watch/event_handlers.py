@@ -1,0 +1,119 @@
+"""From an object that changed to the keys that may be affected."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hawk_operator.cache import reduced
+from hawk_operator.kube.resources import CLASS, DEPLOYMENT, NODE, POD, POOL, Kind
+from hawk_operator.runtime.workqueue import Key, next_tick, pool_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from hawk_operator.cache.reduced import PoolEntry
+    from hawk_operator.cache.shelf import Change
+    from hawk_operator.reconcile.context import Context
+    from hawk_operator.wiring.peers import Agent
+    from hawk_operator.workloads.pods import Pod
+
+_SPREAD_SECONDS = 15.0
+
+
+class Marks:
+    """Puts what changed on its shelf and feeds the queue. A mark too many costs one look; one too few costs
+    an interval."""
+
+    def __init__(self, context: Context, wall: Callable[[], float]) -> None:
+        self._context = context
+        self._wall = wall
+
+    def changed(self, kind: Kind, event: str | None, body: Mapping[str, Any]) -> None:
+        """An object was listed (event None), added, modified or deleted."""
+        self._context.metrics.events.labels(kind.plural).inc()
+        change = self._context.snapshot.take(kind, event, body)
+        if kind == POOL:
+            self._pool(event, body, change)
+        elif change is None:
+            return
+        elif kind == DEPLOYMENT:
+            self._child(change)
+        elif kind == POD:
+            self._pod(change)
+        elif kind == NODE:
+            self._node(change)
+        elif kind == CLASS and event is not None:
+            self.all_pools()
+
+    def all_pools(self) -> None:
+        """Look at every pool that is known."""
+        for key in self._context.memories.known():
+            self._context.queue.add(key)
+
+    def _pool(self, event: str | None, body: Mapping[str, Any], change: Change[PoolEntry] | None) -> None:
+        metadata = body["metadata"]
+        key = pool_key(metadata["namespace"], metadata["name"])
+        if event is None and _observed(body):
+            # Known before this process began: nothing is urgent, so hundreds of them don't come at once.
+            self._context.queue.add_at(key, next_tick(metadata["uid"], _SPREAD_SECONDS, self._wall()))
+            return
+        if change is None or (change.before and change.after and _same_wish(change.before, change.after)):
+            return
+        self._context.queue.add(key)
+        if event != "MODIFIED":
+            self._context.mark_wiring()
+
+    def _child(self, change: Change[dict[str, Any]]) -> None:
+        body = change.after or change.before
+        assert body is not None
+        self._of_label(owner_key(body), *reduced.pool_of_child(body))
+
+    def _pod(self, change: Change[Pod]) -> None:
+        pod = change.after or change.before
+        assert pod is not None
+        self._of_label(None, (pod.namespace, pod.pool))
+
+    def _of_label(self, owner: Key | None, label: tuple[str, str]) -> None:
+        """Mark the owner, or the pool that is known by its label."""
+        key = owner or self._context.shared.children.get(label)
+        if key is not None:
+            self._context.queue.add(key)
+
+    def _node(self, change: Change[Agent]) -> None:
+        if not (change.before and change.after) or _wiring(change.before) != _wiring(change.after):
+            self._context.mark_wiring()
+        for agent in (change.before, change.after):
+            for key in () if agent is None else (*self._context.shared.on(agent.name), *_owners(agent)):
+                self._context.queue.add(key)
+
+
+def _observed(body: Mapping[str, Any]) -> bool:
+    """Whether the pool's status is about its present spec."""
+    seen = (body.get("status") or {}).get("observedGeneration")
+    return bool(seen == body["metadata"].get("generation"))
+
+
+def _same_wish(before: PoolEntry, after: PoolEntry) -> bool:
+    """Whether only the status moved, which is what looks themselves write."""
+    old, new = before.body["metadata"], after.body["metadata"]
+    return all(old.get(k) == new.get(k) for k in ("uid", "generation", "annotations", "deletionTimestamp"))
+
+
+def _wiring(agent: Agent) -> Agent:
+    """What the wiring looks at: proofs are not a matter of who is whose peer."""
+    return replace(agent, verified=frozenset(), problems=(), busy=())
+
+
+def _owners(agent: Agent) -> Iterable[Key]:
+    pairs = {owner.partition("/")[::2] for owner, _, _ in agent.regions}
+    return [pool_key(*pair) for pair in pairs if all(pair)]
+
+
+def owner_key(body: Mapping[str, Any]) -> Key | None:
+    """The pool that controls a child; a Deployment that only carries the labels is nobody's."""
+    metadata = body["metadata"]
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("kind") == POOL.kind and owner.get("controller"):
+            return pool_key(str(metadata["namespace"]), owner["name"])
+    return None

@@ -1,0 +1,157 @@
+"""The watches: kopf as a source of events, in a thread of its own, begun anew whenever it ends.
+
+Only `on.event` handlers are used: kopf keeps no state on objects then, sets no finalizers and writes nothing.
+Pods and Deployments are filtered by our label in the API server. Every watch has an end on both sides
+(`server_timeout`, `client_timeout`) and one for silence, because a connection that a firewall forgot looks
+like a quiet cluster. What a dead watch costs is latency: the periodic list does the same work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from hawk_operator.kube.resources import CLASS, DEPLOYMENT, NODE, POD, POOL, Kind
+from hawk_operator.workloads.children import MANAGED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import kopf
+
+    from hawk_operator.runtime.metrics import Metrics
+    from hawk_operator.runtime.settings import Settings
+    from hawk_operator.watch.event_handlers import Marks
+
+_log = logging.getLogger(__name__)
+
+_LABELLED: Final = (POD, DEPLOYMENT)
+_CLUSTER: Final = (NODE, CLASS)
+_PAUSE: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
+"""Seconds before the watching is begun anew, growing while it keeps failing at once."""
+
+
+class Watcher:
+    """Runs kopf until stopped; a failure of it is counted, logged and followed by another beginning."""
+
+    def __init__(self, settings: Settings, marks: Marks, metrics: Metrics, kinds: Sequence[Kind]) -> None:
+        self._settings = settings
+        self._marks = marks
+        self._metrics = metrics
+        self._kinds = tuple(kinds)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the watches; returns at once."""
+        self._stop.set()
+
+    def join(self, timeout: float) -> None:
+        """Wait for the end."""
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stop.is_set():
+            try:
+                asyncio.run(self._watch())
+            except Exception as error:  # noqa: BLE001 - watching must not end while the process lives
+                _log.warning("watch: %s: %s", type(error).__name__, error)
+            if self._stop.is_set():
+                return
+            self._metrics.restarts.inc()
+            self._stop.wait(_PAUSE[min(failures, len(_PAUSE) - 1)])
+            failures += 1
+
+    async def _watch(self) -> None:
+        import kopf  # noqa: PLC0415 - half of the process's memory: only a leader needs it
+
+        await kopf.operator(
+            registry=self._registry(),
+            settings=configured(self._settings),
+            standalone=True,
+            clusterwide=not self._settings.namespace,
+            namespaces=[self._settings.namespace] if self._settings.namespace else (),
+            stop_flag=self._stop,
+        )
+
+    def _registry(self) -> kopf.OperatorRegistry:
+        import kopf  # noqa: PLC0415
+
+        registry = kopf.OperatorRegistry()
+
+        @kopf.on.login(registry=registry)
+        def login(**arguments: Any) -> Any:
+            return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
+
+        for kind in self._kinds:
+            self._register(registry, kind)
+        return registry
+
+    def _register(self, registry: kopf.OperatorRegistry, kind: Kind) -> None:
+        import kopf  # noqa: PLC0415
+
+        async def changed(event: Any, **_: Any) -> None:
+            self._marks.changed(kind, event["type"], event["object"])
+
+        kopf.on.event(kind.group, kind.version, kind.plural, registry=registry, id=f"mark-{kind.plural}")(
+            changed
+        )
+
+
+def configured(settings: Settings) -> kopf.OperatorSettings:
+    """kopf's settings for watching and nothing else."""
+    import kopf  # noqa: PLC0415
+
+    made = kopf.OperatorSettings()
+    made.posting.enabled = False
+    made.scanning.disabled = True
+    made.process.ultimate_exiting_timeout = None
+    made.watching.server_timeout = round(settings.watch_timeout)
+    made.watching.client_timeout = settings.watch_timeout + 10
+    made.watching.connect_timeout = 5
+    made.watching.inactivity_timeout = settings.watch_timeout + 10
+    made.watching.reconnect_backoff = 0.5
+    made.watching.chunk_size = 500
+    made.networking.request_timeout = 10
+    made.networking.connect_timeout = 5
+    made.networking.error_backoffs = (1, 2, 4, 8)
+    made.networking.enforce_retry_after = True
+    # kopf runs a task for each object, which ends when it was idle for this long. A limit on them would let
+    # no more than limit / idle_timeout objects through a second, however little a mark costs.
+    made.queueing.worker_limit = None
+    made.queueing.idle_timeout = 0.1
+    made.queueing.exit_timeout = 0.5
+    made.persistence.diffbase_storage = _remember_nothing()
+    selector = ",".join(f"{name}={value}" for name, value in MANAGED.items())
+    for kind in _LABELLED:
+        made.watching.label_selectors[kind.group, kind.version, kind.plural] = selector
+    return made
+
+
+def _remember_nothing() -> kopf.DiffBaseStorage:
+    """kopf would copy each object that it hears of, to tell what changed about it; nobody asks for that."""
+    import kopf  # noqa: PLC0415
+
+    class Nothing(kopf.DiffBaseStorage):
+        def build(self, **_: Any) -> kopf.BodyEssence:
+            return {}
+
+        def fetch(self, **_: Any) -> kopf.BodyEssence | None:
+            return None
+
+        def store(self, **_: Any) -> None:
+            return
+
+    return Nothing()
+
+
+def watched(allowed: Sequence[Kind]) -> list[Kind]:
+    """The kinds to watch: the pools and what belongs to them, and of the cluster's kinds the allowed ones."""
+    return [POOL, *_LABELLED, *(kind for kind in _CLUSTER if kind in allowed)]

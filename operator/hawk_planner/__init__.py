@@ -1,0 +1,1 @@
+"""Capacity planning for heterogeneous accelerators: traffic, sizing, pay-off, simulation. Pure."""

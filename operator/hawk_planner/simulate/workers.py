@@ -1,0 +1,285 @@
+"""Workers in simulated time.
+
+A decode worker advances from one change of its batch to the next: between two changes a step's time is
+linear in the tokens of context, which grow by the batch at every step, so the steps that fit a span of
+time (and the reverse) come from a quadratic. A request costs a few events, however long its output.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hawk_planner.sizing.roofline import (
+    DECODE_MBU,
+    MAX_BATCH,
+    PREFILL_MFU,
+    STEP_OVERHEAD_S,
+    TENSOR_EFFICIENCY,
+    USABLE_MEMORY,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hawk_planner.simulate.traces import Request
+    from hawk_planner.sizing import Group, ModelWork
+
+
+DEFAULT_CHUNK_S = 0.05
+"""Step of a batch beside a prompt where no ITL is promised."""
+_LEAST_SHARE = 0.1
+"""Of a step's compute, what a prompt gets beside any batch."""
+
+
+class Job:
+    """One request on its way. Times in seconds of simulated time.
+
+    `deadline` is when its first token is due, `services` the time of its prefill by group, `service` that
+    of the fastest dedicated one.
+    """
+
+    __slots__ = (
+        "context",
+        "deadline",
+        "first",
+        "index",
+        "left",
+        "prompt",
+        "queued",
+        "request",
+        "service",
+        "services",
+        "started",
+    )
+
+    def __init__(self, request: Request, index: int = 0) -> None:
+        self.request = request
+        self.index = index
+        self.prompt = request.prompt
+        self.left = max(0, request.output - 1)
+        self.context = request.prompt + 1
+        self.first = math.nan
+        self.started = math.nan
+        self.deadline = math.inf
+        self.service = 0.0
+        self.services: Mapping[str, float] = {}
+        self.queued = False
+
+
+class PrefillWorker:
+    """Prefills one prompt after another, and sends each KV over its own link."""
+
+    __slots__ = ("busy_until", "draining", "group", "job", "link_free", "number", "since", "work_s")
+
+    def __init__(self, number: int, group: str, since: float) -> None:
+        self.number = number
+        self.group = group
+        self.since = since
+        self.job: Job | None = None
+        self.busy_until = 0.0
+        self.link_free = 0.0
+        self.draining = False
+        self.work_s = 0.0
+
+    @property
+    def load(self) -> int:
+        """Requests that it works on."""
+        return int(self.job is not None)
+
+    def fits(self, job: Job) -> bool:
+        """Always: KV goes where it is decoded."""
+        del job
+        return True
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """Time of one decode step: `base` + the larger of two lines in sequences and tokens of context."""
+
+    base: float
+    read: tuple[float, float, float]
+    compute: tuple[float, float, float]
+    memory_bytes: float
+    kv_token: float
+    kv_sequence: float
+
+    @classmethod
+    def of(cls, group: Group, model: ModelWork) -> StepCost:
+        """The lines of one worker; windows of attention count as what each sequence reads at most."""
+        worker = group.worker
+        sharing = TENSOR_EFFICIENCY ** math.log2(max(1, worker.devices))
+        bandwidth = (worker.bandwidth or math.nan) * DECODE_MBU * sharing
+        flops = (worker.flops or math.nan) * PREFILL_MFU * sharing
+        read, fixed = _lines(model.kv_read)
+        pairs, fixed_pairs = _lines(model.attention)
+        kept, fixed_kept = _lines(model.kv)
+        return cls(
+            base=STEP_OVERHEAD_S,
+            read=(
+                model.step_bytes / bandwidth,
+                (fixed + model.state_bytes) / bandwidth,
+                read / bandwidth,
+            ),
+            compute=(0.0, (model.token_flops(0.0) + fixed_pairs) / flops, pairs / flops),
+            memory_bytes=(worker.memory or math.nan) * USABLE_MEMORY - model.weight_bytes,
+            kv_token=kept,
+            kv_sequence=fixed_kept + model.state_bytes,
+        )
+
+    def line(self, sequences: int, tokens: float) -> tuple[float, float]:
+        """Time of a step at `tokens` of context, and what each further token adds."""
+        a, b, c = self.read
+        d, e, f = self.compute
+        reading, computing = a + b * sequences + c * tokens, d + e * sequences + f * tokens
+        return (self.base + reading, c) if reading >= computing else (self.base + computing, f)
+
+    def compute_left(self, sequences: int, tokens: float, step_s: float) -> float:
+        """Share of a step of `step_s` that a batch leaves to a prompt's chunk; reading overlaps with it."""
+        a, b, c = self.compute
+        return max(_LEAST_SHARE, 1.0 - (self.base + a + b * sequences + c * tokens) / step_s)
+
+    def kv_bytes(self, tokens: int) -> float:
+        """Bytes that a sequence of so many tokens holds."""
+        return self.kv_sequence + self.kv_token * tokens
+
+
+def _lines(parts: tuple[tuple[float, float], ...]) -> tuple[float, float]:
+    """What grows with each token without end, and what full windows cost a sequence."""
+    growing = sum(cost for cost, limit in parts if math.isinf(limit))
+    return growing, sum(cost * limit for cost, limit in parts if not math.isinf(limit))
+
+
+class DecodeWorker:
+    """Decodes a batch; sequences join and leave between steps.
+
+    A worker of role Both also prefills, one prompt at a time, in chunks that keep the steps of its batch
+    at `chunk_s`: the prompt takes what the batch leaves of the compute.
+    """
+
+    __slots__ = (
+        "busy_until",
+        "chunk_s",
+        "cost",
+        "draining",
+        "ends",
+        "free_bytes",
+        "group",
+        "job",
+        "number",
+        "since",
+        "steps",
+        "time",
+        "tokens",
+        "version",
+        "work_s",
+    )
+
+    def __init__(
+        self, number: int, group: str, cost: StepCost, since: float, *, chunk_s: float = DEFAULT_CHUNK_S
+    ) -> None:
+        self.number = number
+        self.group = group
+        self.cost = cost
+        self.since = since
+        self.time = since
+        self.steps = 0.0
+        self.tokens = 0.0
+        self.free_bytes = cost.memory_bytes
+        self.ends: list[tuple[float, int, Job]] = []
+        self.version = 0
+        self.draining = False
+        self.work_s = 0.0
+        self.chunk_s = chunk_s
+        self.job: Job | None = None
+        self.busy_until = 0.0
+
+    @property
+    def load(self) -> int:
+        """Sequences in the batch, and the prompt beside it."""
+        return len(self.ends) + (self.job is not None)
+
+    def step_with(self, context: int) -> float:
+        """Seconds of a step with one sequence more, by the tokens at the last change."""
+        sequences, tokens, cost = len(self.ends) + 1, self.tokens + context, self.cost
+        a, b, c = cost.read
+        d, e, f = cost.compute
+        reading, computing = a + b * sequences + c * tokens, d + e * sequences + f * tokens
+        return cost.base + max(reading, computing)
+
+    def fits(self, job: Job) -> bool:
+        """Whether there is a place and memory for all that the sequence will hold."""
+        need = self.cost.kv_bytes(job.request.prompt + job.request.output)
+        return len(self.ends) < MAX_BATCH and need <= self.free_bytes
+
+    def advance(self, now: float) -> None:
+        """Let the batch decode until `now`."""
+        span = now - self.time
+        self.time = now
+        sequences = len(self.ends)
+        if span <= 0 or not (sequences or self.job):
+            return
+        self.work_s += span
+        first, slope = self._line(sequences)
+        grow = slope * sequences
+        if grow * span < 1e-9 * first * first:
+            steps = span / first
+        else:  # first·k + grow·k²/2 = span
+            steps = (math.sqrt(first * first + 2.0 * grow * span) - first) / grow
+        self.steps += steps
+        self.tokens += sequences * steps
+
+    def _line(self, sequences: int) -> tuple[float, float]:
+        first, slope = self.cost.line(sequences, self.tokens)
+        return (first, slope) if self.job is None else (max(first, self.chunk_s), 0.0)
+
+    def join(self, job: Job, order: int, *, held: bool = False) -> None:
+        """Take a sequence in (after `advance`); `held`: its memory was taken with its prompt."""
+        heapq.heappush(self.ends, (self.steps + job.left, order, job))
+        self.tokens += job.context
+        if not held:
+            self.free_bytes -= self.cost.kv_bytes(job.request.prompt + job.request.output)
+        self.version += 1
+
+    def prefill(self, job: Job, seconds: float) -> None:
+        """Begin a prompt (after `advance`) that alone takes `seconds`; sets `busy_until`."""
+        share = self.cost.compute_left(len(self.ends), self.tokens, self.chunk_s) if self.ends else 1.0
+        self.job, self.busy_until = job, self.time + seconds / share
+        self.free_bytes -= self.cost.kv_bytes(job.request.prompt + job.request.output)
+        self.version += 1
+
+    def prefilled(self, order: int) -> None:
+        """End the prompt (after `advance`); its sequence decodes here unless it has ended."""
+        job, self.job = self.job, None
+        self.version += 1
+        if job is None:
+            return
+        if job.left:
+            self.join(job, order, held=True)
+        else:
+            self.free_bytes += self.cost.kv_bytes(job.request.prompt + job.request.output)
+
+    def next_end(self) -> float:
+        """When the first sequence ends if nothing joins; infinite when there is none."""
+        if not self.ends:
+            return math.inf
+        steps = max(0.0, self.ends[0][0] - self.steps)
+        sequences = len(self.ends)
+        first, slope = self._line(sequences)
+        return self.time + steps * first + slope * sequences * steps * steps / 2.0
+
+    def leave(self) -> list[Job]:
+        """Take out the sequences that have ended (after `advance`)."""
+        gone = []
+        while self.ends and self.ends[0][0] <= self.steps + 1e-6:
+            _, _, job = heapq.heappop(self.ends)
+            self.tokens -= job.request.prompt + 1 + job.left
+            self.free_bytes += self.cost.kv_bytes(job.request.prompt + job.request.output)
+            gone.append(job)
+        if gone:
+            self.version += 1
+        if not self.ends:
+            self.tokens = 0.0
+        return gone

@@ -1,0 +1,54 @@
+"""From traffic to replicas: pure, explained, and within the limits. The operator's entry is `sizing.api`.
+
+What is named here is loaded when it is asked for: the planner on a command line takes the roofline and the
+queues of this package, and would wait for numpy and the whole decision.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hawk_planner.sizing.decide import plan
+    from hawk_planner.sizing.decision import Decision
+    from hawk_planner.sizing.history import History
+    from hawk_planner.sizing.problem import Group, GroupObservation, Objective, Problem
+    from hawk_planner.sizing.roofline import ModelWork, Worker
+    from hawk_planner.sizing.steps import Present, Step, next_step
+
+__all__ = [
+    "Decision",
+    "Group",
+    "GroupObservation",
+    "History",
+    "ModelWork",
+    "Objective",
+    "Present",
+    "Problem",
+    "Step",
+    "Worker",
+    "next_step",
+    "plan",
+]
+
+_HOMES = {
+    "Decision": "decision",
+    "Group": "problem",
+    "GroupObservation": "problem",
+    "History": "history",
+    "ModelWork": "roofline",
+    "Objective": "problem",
+    "Present": "steps",
+    "Problem": "problem",
+    "Step": "steps",
+    "Worker": "roofline",
+    "next_step": "steps",
+    "plan": "decide",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

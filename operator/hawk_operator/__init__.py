@@ -1,1 +1,1 @@
-"""The HawkPool operator and command line."""
+"""The control plane: watches pools, decides, and acts through the Kubernetes API."""

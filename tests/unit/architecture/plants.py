@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-ROOMS = "the agent's rooms, from top to bottom"
-CIRCLE = "no files of the agent import each other in a circle"
+
+def rooms(package: str) -> str:
+    """The name of the contract about a package's rooms."""
+    return f"the rooms of {package}, from top to bottom"
+
+
+ROOMS = rooms("hawk_agent")
+CIRCLE = "no files import each other in a circle"
 ENGINE = "an engine that connects to its agent loads none of the agent's machinery"
 PURE = "pure rooms know neither Kubernetes nor the metrics store nor RDMA"
-APART = "the agent never imports the operator"
-BELOW = "hawk_api is below everything"
+PACKAGES = "packages: the command line is on top, the API below everything"
+PART = "of the agent, planner and operator import only layouts and plans"
 
 
 class Plant(NamedTuple):
@@ -35,8 +41,25 @@ AGENT = (
     Plant("hawk_agent.transports.verbs.device", "from hawk_agent.transports.verbs import port", CIRCLE),
     Plant("hawk_agent.client.engine", "from hawk_agent.streaming import lease", ENGINE),
     Plant("hawk_agent.layouts.notation", "import grpc", PURE),
-    Plant("hawk_agent.kube.api", "from hawk_operator import resources", APART),
-    Plant("hawk_api.units", "from hawk_agent import layouts", BELOW),
+    Plant("hawk_agent.kube.api", "from hawk_operator.kube import resources", PACKAGES),
+    Plant("hawk_api.units", "from hawk_agent import layouts", PACKAGES),
 )
 
-PLANTS = (*AGENT,)
+OTHERS = (
+    Plant("hawk_planner.sizing.mix", "from hawk_operator.status import facts", PACKAGES),
+    Plant("hawk_operator.reconcile.act", "from hawk_cli.support import output", PACKAGES),
+    Plant("hawk_planner.payoff.paths", "from hawk_agent.transfer import outcome", PART),
+    Plant("hawk_operator.status.layouts", "from hawk_agent.memory import region", PART),
+    Plant("hawk_planner.traffic.window", "from hawk_planner.sizing import goal", rooms("hawk_planner")),
+    Plant("hawk_planner.payoff.plan", "from hawk_planner.simulate import score", rooms("hawk_planner")),
+    Plant("hawk_operator.workloads.pods", "from hawk_operator.kube import access", PURE),
+    Plant("hawk_operator.kube.access", "from hawk_operator.cache import classes", rooms("hawk_operator")),
+    Plant("hawk_operator.watch.watcher", "from hawk_operator.manager import health", rooms("hawk_operator")),
+    Plant("hawk_operator.loose", "", rooms("hawk_operator")),
+    Plant("hawk_cli.support.output", "from hawk_cli.commands import plan", rooms("hawk_cli")),
+    Plant("hawk_api.v1alpha1.group", "from hawk_api.models import resolve", rooms("hawk_api")),
+    Plant("hawk_api.cupboard", "", rooms("hawk_api")),
+    Plant("hawk_planner.payoff.checks", "from hawk_planner.payoff import roofline", CIRCLE),
+)
+
+PLANTS = (*AGENT, *OTHERS)

@@ -1,4 +1,4 @@
-"""HawkPool: groups of unlike accelerators that serve one model together."""
+"""HawkPool: groups of heterogeneous accelerators that serve one model together."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -106,7 +106,7 @@ class HawkPoolStatus(ReportModel):
 
 
 class HawkPool(Resource):
-    """Groups of unlike accelerators that serve one model together."""
+    """Groups of heterogeneous accelerators that serve one model together."""
 
     kind_info: ClassVar[KindInfo] = KindInfo(
         kind="HawkPool",

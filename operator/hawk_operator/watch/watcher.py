@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     import kopf
 
+    from hawk_operator.manager.health import Activity
     from hawk_operator.runtime.metrics import Metrics
     from hawk_operator.runtime.settings import Settings
     from hawk_operator.watch.event_handlers import Marks
@@ -31,15 +32,26 @@ _LABELLED: Final = (POD, DEPLOYMENT)
 _CLUSTER: Final = (NODE, CLASS)
 _PAUSE: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds before the watching is begun anew, growing while it keeps failing at once."""
+_IDENTITY: Final[Any] = "hawk-operator"
+"""kopf's name for this process, which only its peering uses. Left to itself it asks the system for the user's
+name, and a container's user has none."""
 
 
 class Watcher:
     """Runs kopf until stopped; a failure of it is counted, logged and followed by another beginning."""
 
-    def __init__(self, settings: Settings, marks: Marks, metrics: Metrics, kinds: Sequence[Kind]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        marks: Marks,
+        metrics: Metrics,
+        activity: Activity,
+        kinds: Sequence[Kind],
+    ) -> None:
         self._settings = settings
         self._marks = marks
         self._metrics = metrics
+        self._activity = activity
         self._kinds = tuple(kinds)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
@@ -59,12 +71,16 @@ class Watcher:
     def _run(self) -> None:
         failures = 0
         while not self._stop.is_set():
+            why = "they ended"
+            self._activity.watch_begins()
             try:
                 asyncio.run(self._watch())
             except Exception as error:  # noqa: BLE001 - watching must not end while the process lives
-                _log.warning("watch: %s: %s", type(error).__name__, error)
+                why = f"{type(error).__name__}: {error}"
+                _log.warning("watch: %s", why)
             if self._stop.is_set():
                 return
+            self._activity.watch_failed(why)
             self._metrics.restarts.inc()
             self._stop.wait(_PAUSE[min(failures, len(_PAUSE) - 1)])
             failures += 1
@@ -73,6 +89,7 @@ class Watcher:
         import kopf  # noqa: PLC0415 - half of the process's memory: only a leader needs it
 
         await kopf.operator(
+            identity=_IDENTITY,
             registry=self._registry(),
             settings=configured(self._settings),
             standalone=True,
@@ -98,6 +115,7 @@ class Watcher:
         import kopf  # noqa: PLC0415
 
         async def changed(event: Any, **_: Any) -> None:
+            self._activity.watched()
             self._marks.changed(kind, event["type"], event["object"])
 
         kopf.on.event(kind.group, kind.version, kind.plural, registry=registry, id=f"mark-{kind.plural}")(

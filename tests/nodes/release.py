@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,11 +76,21 @@ class Release:
         """The agents' pods by node."""
         return {pod["spec"]["nodeName"]: pod for pod in self._pods(AGENTS, "agent")}
 
-    def leader(self) -> str:
-        """The name of the operator's pod that leads."""
+    def leader(self) -> dict[str, Any]:
+        """The operator's pod that leads."""
         lease = self.cluster.get("lease", "leader.hawkpool.dev", "-n", NAMESPACE)
-        holder: str = lease["spec"]["holderIdentity"]
-        return holder.partition("/")[0]
+        holder = lease["spec"]["holderIdentity"]
+        [found] = [pod for pod in self.operators() if holder.startswith(pod["metadata"]["name"])]
+        return found
+
+    def metric(self, pod: dict[str, Any], series: str) -> float:
+        """The value of one series of a pod's metrics; 0 where there is none."""
+        container = pod["spec"]["containers"][0]
+        [port] = [entry["containerPort"] for entry in container["ports"] if entry["name"] == "metrics"]
+        address = f"http://{pod['status']['podIP']}:{port}/metrics"
+        with urllib.request.urlopen(address, timeout=10) as reply:
+            lines = reply.read().decode().splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{series} "))
 
     def logs(self, pod: dict[str, Any]) -> str:
         """What a pod of it has printed."""

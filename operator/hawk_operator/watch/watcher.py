@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from hawk_api import addresses
 from hawk_operator.kube.resources import CLASS, DEPLOYMENT, NODE, POD, POOL, Kind
 from hawk_operator.workloads.children import MANAGED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import kopf
 
@@ -105,7 +108,10 @@ class Watcher:
 
         @kopf.on.login(registry=registry)
         def login(**arguments: Any) -> Any:
-            return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
+            found = kopf.login_with_service_account(**arguments)
+            if found is None:
+                return kopf.login_with_kubeconfig(**arguments)
+            return replace(found, server=in_cluster(os.environ) or found.server)
 
         for kind in self._kinds:
             self._register(registry, kind)
@@ -121,6 +127,15 @@ class Watcher:
         kopf.on.event(kind.group, kind.version, kind.plural, registry=registry, id=f"mark-{kind.plural}")(
             changed
         )
+
+
+def in_cluster(environ: Mapping[str, str]) -> str:
+    """The API server's address as a kubelet tells it, as every other client of ours takes it; "" outside.
+
+    kopf takes the Service's name instead, and its watches would wait in silence wherever DNS doesn't answer.
+    """
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
+    return f"https://{addresses.format(host, int(port))}" if host else ""
 
 
 def configured(settings: Settings) -> kopf.OperatorSettings:

@@ -6,12 +6,13 @@ import pwd
 import threading
 
 import kopf
+import pytest
 
-from hawk_operator.handlers.watch import Watcher
-from hawk_operator.health import Activity
-from hawk_operator.metrics import Metrics
-from hawk_operator.resources import POOL
-from hawk_operator.settings import Settings
+from hawk_operator.kube.resources import POOL
+from hawk_operator.manager.health import Activity
+from hawk_operator.runtime.metrics import Metrics
+from hawk_operator.runtime.settings import Settings
+from hawk_operator.watch.watcher import Watcher, in_cluster
 
 
 def test_they_begin_for_a_user_without_a_name(monkeypatch):
@@ -38,3 +39,13 @@ def test_they_begin_for_a_user_without_a_name(monkeypatch):
         watcher.join(10)
 
     assert began
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("10.96.0.1", "https://10.96.0.1:6443"), ("fd00::1", "https://[fd00::1]:6443"), (None, "")],
+)
+def test_the_api_server_is_found_without_dns(host, address):
+    environ = {"KUBERNETES_SERVICE_PORT": "6443", **({"KUBERNETES_SERVICE_HOST": host} if host else {})}
+
+    assert in_cluster(environ) == address

@@ -56,10 +56,6 @@ test-cluster: $(STAMP) ## operator and agents as processes against a real API se
 	@$(BIN)/python -m tests.cluster build
 	@$(BIN)/python -m pytest tests/cluster tests/e2e $(ARGS)
 
-.PHONY: test-nodes
-test-nodes: $(STAMP) ## the chart and engines in pods on three real nodes (as root; fetches containerd, builds the image)
-	@$(BIN)/python -m pytest tests/nodes $(ARGS)
-
 .PHONY: demo-rdma
 demo-rdma: $(STAMP) ## the demo's transfer and kill steps over verbs, in a guest (BREAK=swap-heads|drop-chunk|stale-epoch must fail)
 	@$(BIN)/python -m tests.rdma demo $(if $(BREAK),--break $(BREAK)) $(ARGS)
@@ -75,7 +71,7 @@ lint: $(STAMP) ## ruff, import contracts, declared dependencies, YAML, shell, ge
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports
 	@$(BIN)/deptry .
-	@$(BIN)/deptry . --exclude '(\.venv|\.git|build|out)/' --non-dev-dependency-groups dev --ignore DEP002
+	@$(BIN)/deptry . --exclude '(\.venv|\.git|build|out)/' --non-dev-dependency-groups dev,mutants --ignore DEP002
 	@$(BIN)/yamllint --strict .
 	@git ls-files '*.sh' .ci/run | xargs -r $(BIN)/shellcheck
 	@for generator in $(GENERATORS); do PYTHONPATH=. $(BIN)/python $$generator --check; done
@@ -111,6 +107,11 @@ soak-rdma: $(STAMP) ## 200 random faults over verbs, data checked after each (so
 .PHONY: fuzz
 fuzz: $(STAMP) ## a thousand examples of every property of the layouts: notations, nests, kernels, streams (minutes)
 	@HAWK_TEST_PROFILE=thorough $(BIN)/python -m pytest tests/unit/layouts -m "not slow" --numprocesses auto --timeout 1200 $(ARGS)
+
+.PHONY: mutants
+mutants: $(STAMP) ## change the code of the pure rooms and see a test fail (hours; ARGS="layouts --sample 200" a few minutes)
+	@$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/mutants.txt
+	@$(BIN)/python -m tests.mutants $(ARGS)
 
 .PHONY: upgrade
 upgrade: $(STAMP) ## move every locked version to the newest that the ranges in pyproject.toml allow

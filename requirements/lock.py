@@ -2,7 +2,7 @@
 
 `lock.py` re-locks after a change of ranges and moves nothing else; `--upgrade` moves everything.
 runtime.txt is what an image of the operator or the agent installs; dev.txt is what the Makefile installs, by
-the uv of uv.txt.
+the uv of uv.txt; mutants.txt is what `make mutants` adds to it.
 """
 
 import subprocess
@@ -11,9 +11,10 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 LOCKS = {
-    "runtime.txt": ["pyproject.toml", "--extra", "operator", "--extra", "agent"],
+    "runtime.txt": ["pyproject.toml", "--extra", "all"],
     "dev.txt": ["pyproject.toml", "--all-extras", "--group", "dev"],
     "uv.txt": ["--group", "uv"],
+    "mutants.txt": ["--group", "mutants", "--constraint", "requirements/dev.txt"],
 }
 
 

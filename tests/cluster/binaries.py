@@ -17,9 +17,7 @@ PACKAGES = {
     "etcd": "go.etcd.io/etcd/server/v3",
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
     "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
-    "kube-proxy": "k8s.io/kubernetes/cmd/kube-proxy",
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
-    "kubelet": "k8s.io/kubernetes/cmd/kubelet",
     "kwok": "sigs.k8s.io/kwok/cmd/kwok",
 }
 
@@ -39,9 +37,7 @@ class Programs:
     etcd: Path
     kube_apiserver: Path
     kube_controller_manager: Path
-    kube_proxy: Path
     kube_scheduler: Path
-    kubelet: Path
     kwok: Path
 
 
@@ -93,7 +89,7 @@ def recipe() -> gobuild.Recipe:
             "-tags=selinux,notest,grpcnotrace",
             f"-ldflags={' '.join(link)}",
         ),
-        cold_cpu_minutes=15,
+        cold_cpu_minutes=14,
         go_names={"etcd": "server"},
     )
 

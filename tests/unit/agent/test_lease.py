@@ -162,3 +162,116 @@ def test_graces_are_counted_and_end_at_the_maximum() -> None:
 def test_a_grace_longer_than_its_maximum_is_refused_with_both() -> None:
     with pytest.raises(BadRequestError, match=r"grace 5 s .* maxGrace, 2 s"):
         Terms(grace=5, max_grace=2)
+
+
+def test_a_refusal_says_where_the_lease_is() -> None:
+    granted = leases.grant(Terms(), 0.0)
+    writing = leases.begin(granted, 0.0)
+    complete = leases.finish(writing, 0.0)
+    at = {
+        "writing": writing,
+        "complete": complete,
+        "acknowledged": leases.acknowledge(complete),
+        "expired": leases.end(granted, Outcome.EXPIRED),
+        "aborted": leases.end(granted, Outcome.ABORTED_BY_SENDER),
+        "fenced": leases.end(granted, Outcome.FENCED),
+    }
+    for word, lease in at.items():
+        with pytest.raises(BadRequestError, match=f"is {word}, not granted"):
+            leases.begin(lease, 0.0)
+    with pytest.raises(BadRequestError, match=r"is granted and .* wait for the last layer"):
+        leases.acknowledge(granted)
+
+
+@pytest.mark.parametrize("outcome", FAILURES)
+def test_a_lost_or_fenced_peer_fences_and_what_expires_is_expired(outcome: Outcome) -> None:
+    fenced = {Outcome.PEER_LOST, Outcome.FENCED}
+    expected = State.FENCED if outcome in fenced else State.ABORTED
+    expected = State.EXPIRED if outcome is Outcome.EXPIRED else expected
+
+    assert leases.end(leases.grant(Terms(), 0.0), outcome).state is expected
+
+
+@pytest.mark.parametrize("state", [State.GRANTED, State.WRITING, State.COMPLETE])
+def test_only_the_word_of_a_writer_that_stopped_frees_the_blocks_of_a_lease_that_ended(state: State) -> None:
+    lease = leases.grant(Terms(), 0.0)
+    if state is not State.GRANTED:
+        lease = leases.begin(lease, 0.0)
+    if state is State.COMPLETE:
+        lease = leases.finish(lease, 0.0)
+    with pytest.raises(ValueError, match=f"is {state.value} ends by"):
+        leases.access_ended(lease)
+    assert not lease.reusable
+    ended = leases.end(lease, Outcome.TRANSPORT_FAILED)
+
+    assert ended.reusable == (state is not State.WRITING)
+    assert leases.access_ended(ended).reusable
+
+
+def test_an_end_says_why() -> None:
+    granted = leases.grant(Terms(grant=5, stall=3), 0.0)
+
+    assert granted.message == ""
+    assert leases.end(granted, Outcome.FENCED).message == Outcome.FENCED.meaning
+    assert leases.end(granted, Outcome.FENCED, "its node went").message == "its node went"
+    assert "within 5 s" in leases.tick(granted, 5.0).message
+    assert "for 3 s" in leases.tick(leases.begin(granted, 0.0), 3.0).message
+    complete = leases.finish(leases.begin(granted, 0.0), 0.0)
+    assert "maxGrace, 30 s" in leases.extend(complete, 30.0).message
+
+
+TIMES = st.floats(0, 100).map(lambda seconds: round(seconds, 3))
+
+
+@given(start=TIMES, now=TIMES)
+def test_each_state_has_its_own_limit(start: float, now: float) -> None:
+    terms = Terms(grant=5, stall=2, grace=0.5, max_grace=3)
+    granted = leases.grant(terms, start)
+    writing = leases.begin(granted, start)
+    complete = leases.finish(writing, start)
+
+    for lease, limit in ((granted, start + 5), (writing, start + 2), (complete, start + 0.5)):
+        assert lease.deadline == limit
+        assert leases.due(lease, now) == (now >= limit)
+        assert not leases.due(leases.end(lease, Outcome.FENCED), now)
+    assert leases.beat(writing, now).deadline == now + 2
+    assert leases.beat(granted, now) == granted
+    assert leases.beat(complete, now) == complete
+    assert leases.finish(granted, now) == granted
+
+
+@given(seconds=TIMES, slack=st.sampled_from([0.0, 1.0, 5.0]))
+def test_a_complete_lease_is_held_for_its_grace_and_the_slack(seconds: float, slack: float) -> None:
+    terms = Terms(grant=5, stall=2, grace=0.5, max_grace=3)
+    complete = leases.finish(leases.begin(leases.grant(terms, 0.0), 0.0), 10.0)
+    ticked = leases.tick(complete, 10.0 + seconds, slack)
+
+    assert ticked.outcome is (Outcome.EXPIRED if 10.0 + seconds >= 13.0 + slack else None)
+
+
+@given(asked=st.lists(st.floats(0, 1), max_size=12))
+def test_a_grace_is_never_extended_beyond_its_maximum(asked: list[float]) -> None:
+    lease = leases.finish(leases.begin(leases.grant(Terms(grace=1, max_grace=3), 0.0), 0.0), 10.0)
+    now = 10.0
+    for count, seconds in enumerate(asked, start=1):
+        now += seconds
+        lease = leases.extend(lease, now)
+        if now >= 13.0:
+            assert lease.outcome is Outcome.EXPIRED
+            return
+        assert lease.deadline == min(now + 1, 13.0)
+        assert lease.extensions == count
+
+
+@pytest.mark.parametrize("state", [State.GRANTED, State.WRITING])
+def test_only_a_complete_lease_is_extended(state: State) -> None:
+    lease = leases.grant(Terms(), 0.0)
+    lease = leases.begin(lease, 0.0) if state is State.WRITING else lease
+
+    assert leases.extend(lease, 1000.0) == lease
+
+
+def test_a_grace_may_be_its_maximum_and_is_above_zero() -> None:
+    assert Terms(grace=2, max_grace=2).grace == 2
+    with pytest.raises(BadRequestError, match="must be above 0"):
+        Terms(grace=0)

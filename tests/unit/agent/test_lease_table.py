@@ -1,0 +1,214 @@
+"""The receiver's table: blocks, slots and the memory's users, in whatever order leases come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import mmap
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hawk_agent.errors import BlocksBusyError, LimitReachedError, RegionError, UnknownLeaseError
+from hawk_agent.layouts import Layout
+from hawk_agent.memory.region import Region
+from hawk_agent.protocol import common_pb2 as pb
+from hawk_agent.streaming import lease as leases
+from hawk_agent.streaming.table import MAX_LEASES, MAX_TOMBSTONES, SLOT_BITS, Held, LeaseTable
+from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.translation import Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+PAGES = Layout.parse("[s1] s0 d", {"s": 64, "s0": 16, "d": 4}, "float16")
+OWNERS = ("one engine", "another")
+
+
+def make_region() -> Region:
+    return Region("kv", "team/pool", "decode", "0", PAGES, mmap.mmap(-1, 4096), os.memfd_create("kv"), "kv-1")
+
+
+@pytest.fixture
+def region() -> Iterator[Region]:
+    made = make_region()
+    yield made
+    made.retire()
+
+
+def grant(
+    table: LeaseTable, region: Region, *blocks: int, owner: object = OWNERS[0], empty: bool = False
+) -> Held:
+    return table.grant(
+        region, Selection(PAGES, blocks), leases.Terms(grant=7),
+        request="a request", verify=pb.VERIFY_ALWAYS, owner=owner, empty=empty,
+    )  # fmt: skip
+
+
+def retire(table: LeaseTable, held: Held) -> None:
+    held.lease = leases.end(held.lease, Outcome.EXPIRED)
+    table.retire(held)
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("grant"), st.sets(st.integers(0, 3), min_size=1), st.sampled_from(OWNERS)),
+    st.tuples(st.just("retire"), st.integers(0, 9), st.none()),
+)
+
+
+@given(steps=st.lists(STEPS, max_size=30))
+def test_blocks_have_one_holder_and_nothing_is_lost(steps: Sequence[tuple[str, object, object]]) -> None:
+    region, table = make_region(), LeaseTable()
+    live: list[tuple[Held, set[int]]] = []
+    seen: set[int] = set()
+    for what, argument, owner in steps:
+        if what == "retire":
+            if live:
+                held, _ = live.pop(argument % len(live))
+                retire(table, held)
+                assert table.get(held.id) is held
+        elif any(blocks & argument for _, blocks in live):
+            with pytest.raises(BlocksBusyError):
+                grant(table, region, *argument, owner=owner)
+        else:
+            held = grant(table, region, *argument, owner=owner)
+            assert held.id not in seen
+            seen.add(held.id)
+            live.append((held, argument))
+        assert list(table.live()) == sorted((held for held, _ in live), key=[*table.live()].index)
+        assert len(table) == region.users == len(live)
+        assert len(region.blocks) == sum(len(blocks) for _, blocks in live)
+        for name in OWNERS:
+            assert set(map(id, table.owned_by(name))) == {id(h) for h, _ in live if h.owner is name}
+        slots = [held.slot for held, _ in live]
+        assert len(set(slots)) == len(slots)
+        assert all(slot < 4 for slot in slots), "no more slots than leases were ever live at once"
+    region.retire()
+
+
+def test_a_lease_holds_what_it_was_asked_for(region: Region) -> None:
+    table = LeaseTable(clock=lambda: 100.0)
+    held = grant(table, region, 1, 2)
+
+    assert (held.region, held.selection, held.owner) == (region, Selection(PAGES, (1, 2)), OWNERS[0])
+    assert (held.request, held.verify, held.empty) == ("a request", pb.VERIFY_ALWAYS, False)
+    assert held.lease.state is leases.State.GRANTED
+    assert held.lease.deadline == 107.0
+    assert len(held.token) == 16
+    assert held.began_at == 0.0
+    assert held.transport == ""
+    assert held.id == held.generation << SLOT_BITS | held.slot
+    assert held.slot < 1 << SLOT_BITS
+    assert table.get(held.id) is held
+
+
+def test_tokens_are_never_alike(region: Region) -> None:
+    table = LeaseTable()
+
+    assert grant(table, region, 0).token != grant(table, region, 1).token
+
+
+def test_the_clock_is_monotonic_unless_told() -> None:
+    assert LeaseTable().clock is time.monotonic
+
+
+def test_a_slot_is_used_again_under_another_number(region: Region) -> None:
+    table = LeaseTable()
+    first = grant(table, region, 0)
+    retire(table, first)
+    second = grant(table, region, 0)
+
+    assert second.slot == first.slot
+    assert second.generation == first.generation + 1
+    assert second.id != first.id
+
+
+def test_an_empty_lease_holds_no_blocks(region: Region) -> None:
+    table = LeaseTable()
+    grant(table, region, 0)
+    held = grant(table, region, 0, empty=True)
+
+    assert held.empty
+    assert len(region.blocks) == 1
+    assert region.users == 2
+
+
+def test_a_region_that_is_gone_costs_no_slot(region: Region) -> None:
+    table, gone = LeaseTable(), make_region()
+    gone.retire()
+    with pytest.raises(RegionError, match="is gone"):
+        grant(table, gone, 0)
+
+    assert len(table) == 0
+    assert [grant(table, region, block).slot for block in range(3)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("used_before", [False, True])
+def test_a_refusal_changes_nothing(region: Region, used_before: bool) -> None:
+    table = LeaseTable()
+    if used_before:
+        retire(table, grant(table, region, 1))
+        first = grant(table, region, 0)
+        second = grant(table, region, 1)
+        retire(table, second)
+    else:
+        first = grant(table, region, 0)
+    with pytest.raises(BlocksBusyError):
+        grant(table, region, 1, 0)
+
+    assert list(table.live()) == [first]
+    assert region.users == 1
+    assert [grant(table, region, block).slot for block in (1, 2)] == [1, 2]
+
+
+def test_a_lease_retires_once_and_only_after_access_has_ended(region: Region) -> None:
+    table = LeaseTable()
+    held = grant(table, region, 0)
+    held.lease = leases.begin(held.lease, 0.0)
+    with pytest.raises(AssertionError, match="after remote access has ended"):
+        table.retire(held)
+    held.lease = leases.access_ended(leases.end(held.lease, Outcome.FENCED))
+    table.retire(held)
+    table.retire(held)
+
+    assert region.users == 0
+    assert [grant(table, region, block).slot for block in (0, 1)] == [0, 1]
+
+
+def test_leases_have_a_limit_that_is_said(region: Region) -> None:
+    table = LeaseTable()
+    held = [grant(table, region, block) for block in range(MAX_LEASES)]
+    with pytest.raises(LimitReachedError, match=f"{MAX_LEASES} leases"):
+        grant(table, region, MAX_LEASES)
+    retire(table, held[7])
+
+    assert grant(table, region, MAX_LEASES).slot == held[7].slot
+
+
+def test_the_last_leases_that_ended_stay_known(region: Region) -> None:
+    table = LeaseTable()
+    ended = []
+    for _ in range(MAX_TOMBSTONES + 1):
+        ended.append(grant(table, region, 0))
+        retire(table, ended[-1])
+    with pytest.raises(UnknownLeaseError, match=f"lease {ended[0].id} isn't known"):
+        table.get(ended[0].id)
+
+    assert all(table.get(held.id) is held for held in ended[1:])
+
+
+async def test_who_waits_for_a_lease_sees_the_state_that_it_waits_for(region: Region) -> None:
+    held = grant(LeaseTable(), region, 0)
+    waiting = [asyncio.create_task(held.until(lambda: held.lease.state.ended)) for _ in range(2)]
+    await asyncio.sleep(0)
+    held.update(leases.begin(held.lease, 0.0))
+    await asyncio.sleep(0)
+    assert not any(task.done() for task in waiting)
+    held.update(leases.end(held.lease, Outcome.FENCED))
+
+    await asyncio.wait_for(asyncio.gather(*waiting), 60)
+    assert held.lease.state is leases.State.FENCED
+    await asyncio.wait_for(held.until(lambda: True), 60)

@@ -56,6 +56,10 @@ test-cluster: $(STAMP) ## operator and agents as processes against a real API se
 	@$(BIN)/python -m tests.cluster build
 	@$(BIN)/python -m pytest tests/cluster tests/e2e $(ARGS)
 
+.PHONY: test-nodes
+test-nodes: $(STAMP) ## the chart and engines in pods on three real nodes (as root; fetches containerd, builds the image)
+	@$(BIN)/python -m pytest tests/nodes $(ARGS)
+
 .PHONY: demo-rdma
 demo-rdma: $(STAMP) ## the demo's transfer and kill steps over verbs, in a guest (BREAK=swap-heads|drop-chunk|stale-epoch must fail)
 	@$(BIN)/python -m tests.rdma demo $(if $(BREAK),--break $(BREAK)) $(ARGS)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 LOCKS = {
-    "runtime.txt": ["pyproject.toml", "--extra", "all"],
+    "runtime.txt": ["pyproject.toml", "--extra", "operator", "--extra", "agent"],
     "dev.txt": ["pyproject.toml", "--all-extras", "--group", "dev"],
     "uv.txt": ["--group", "uv"],
     "mutants.txt": ["--group", "mutants", "--constraint", "requirements/dev.txt"],

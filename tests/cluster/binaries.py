@@ -17,7 +17,9 @@ PACKAGES = {
     "etcd": "go.etcd.io/etcd/server/v3",
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
     "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "kube-proxy": "k8s.io/kubernetes/cmd/kube-proxy",
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+    "kubelet": "k8s.io/kubernetes/cmd/kubelet",
     "kwok": "sigs.k8s.io/kwok/cmd/kwok",
 }
 
@@ -37,7 +39,9 @@ class Programs:
     etcd: Path
     kube_apiserver: Path
     kube_controller_manager: Path
+    kube_proxy: Path
     kube_scheduler: Path
+    kubelet: Path
     kwok: Path
 
 
@@ -89,7 +93,7 @@ def recipe() -> gobuild.Recipe:
             "-tags=selinux,notest,grpcnotrace",
             f"-ldflags={' '.join(link)}",
         ),
-        cold_cpu_minutes=14,
+        cold_cpu_minutes=15,
         go_names={"etcd": "server"},
     )
 

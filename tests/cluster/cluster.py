@@ -76,10 +76,14 @@ class Cluster:
         programs: binaries.Programs,
         clients: binaries.Clients,
         progress: Progress | None = None,
+        host: str = components.HOST,
     ) -> Iterator[Self]:
-        """Start a control plane under a supervisor that the caller has, stop it at the end of the block."""
+        """Start a control plane under a supervisor that the caller has, stop it at the end of the block.
+
+        `host` is the address of the API server; nodes and pods must be able to reach it.
+        """
         with (progress or Silent()).step("starting etcd, Kubernetes' control plane and kwok"):
-            plane = ControlPlane.start(programs, supervisor)
+            plane = ControlPlane.start(programs, supervisor, host)
         try:
             yield cls(plane.kubeconfig, plane.folder, clients, plane)
         finally:

@@ -38,7 +38,7 @@ AUDIT_POLICY = {
 
 @dataclass(frozen=True)
 class Addresses:
-    """The ports of one control plane, all on 127.0.0.1."""
+    """The ports of one control plane; the API server's is on `host`, the others are on 127.0.0.1."""
 
     etcd: int
     etcd_peer: int
@@ -46,11 +46,12 @@ class Addresses:
     controller_manager: int
     scheduler: int
     kwok: int
+    host: str = HOST
 
     @property
     def server(self) -> str:
         """The API server's address."""
-        return f"https://{HOST}:{self.api}"
+        return f"https://{self.host}:{self.api}"
 
 
 def write_files(folder: Path, authority: pki.Authority, addresses: Addresses) -> None:
@@ -58,7 +59,7 @@ def write_files(folder: Path, authority: pki.Authority, addresses: Addresses) ->
     certificates = folder / "pki"
     certificates.mkdir(mode=0o700)
     authority.pair.write(certificates, "ca")
-    authority.server("kube-apiserver").write(certificates, "apiserver")
+    authority.server("kube-apiserver", addresses.host).write(certificates, "apiserver")
     tokens = pki.new_key()
     (certificates / "tokens.key").write_bytes(pki.private_pem(tokens))
     (certificates / "tokens.pub").write_bytes(pki.public_pem(tokens))
@@ -99,8 +100,8 @@ def apiserver(programs: Programs, folder: Path, addresses: Addresses) -> list[st
     return [
         programs.kube_apiserver,
         f"--etcd-servers=http://{HOST}:{addresses.etcd}",
-        f"--bind-address={HOST}",
-        f"--advertise-address={HOST}",
+        f"--bind-address={addresses.host}",
+        f"--advertise-address={addresses.host}",
         f"--secure-port={addresses.api}",
         f"--cert-dir={folder / 'apiserver'}",
         f"--tls-cert-file={certificates / 'apiserver.crt'}",
@@ -114,7 +115,10 @@ def apiserver(programs: Programs, folder: Path, addresses: Addresses) -> list[st
         "--allow-privileged=true",
         f"--service-cluster-ip-range={SERVICE_RANGE}",
         "--kubelet-preferred-address-types=InternalIP",
-        "--endpoint-reconciler-type=none",
+        f"--kubelet-client-certificate={certificates / 'admin.crt'}",
+        f"--kubelet-client-key={certificates / 'admin.key'}",
+        # A loopback address is no endpoint that pods could reach.
+        f"--endpoint-reconciler-type={'none' if addresses.host == HOST else 'lease'}",
         "--profiling=false",
         f"--audit-policy-file={folder / AUDIT_POLICY_FILE}",
         f"--audit-log-path={audit_log(folder)}",

@@ -32,11 +32,16 @@ PORT_TAKEN = "address already in use"
 
 
 class ControlPlane:
-    """A running control plane; `folder` holds its files, `timings` the seconds each part took to start."""
+    """A running control plane; `folder` holds its files, `timings` the seconds each part took to start.
 
-    def __init__(self, folder: Path, ports: Ports) -> None:
+    `host` is the address of the API server.
+    """
+
+    def __init__(self, folder: Path, ports: Ports, host: str = components.HOST) -> None:
         self.folder = folder
+        self.host = host
         self.addresses: components.Addresses | None = None
+        self.authority: pki.Authority | None = None
         self.timings: dict[str, float] = {}
         self.processes: dict[str, Process] = {}
         self._ports = ports
@@ -47,7 +52,7 @@ class ControlPlane:
         return self.folder / "admin.kubeconfig"
 
     @classmethod
-    def start(cls, programs: Programs, supervisor: Supervisor) -> Self:
+    def start(cls, programs: Programs, supervisor: Supervisor, host: str = components.HOST) -> Self:
         """Start everything and return when every part reports ready.
 
         Raises ProcessEndedError when a part ends (with its last log lines), TimeoutError when one isn't ready
@@ -55,7 +60,7 @@ class ControlPlane:
         ports are chosen anew, three times at most.
         """
         for attempt in range(1, ATTEMPTS + 1):
-            plane = cls(Path(tempfile.mkdtemp(prefix="cluster-", dir=supervisor.folder)), Ports())
+            plane = cls(Path(tempfile.mkdtemp(prefix="cluster-", dir=supervisor.folder)), Ports(), host)
             try:
                 plane._start(programs, supervisor)
             except ProcessEndedError as error:
@@ -80,10 +85,12 @@ class ControlPlane:
         return {name: resident_bytes(process.pid) for name, process in self.processes.items()}
 
     def _start(self, programs: Programs, supervisor: Supervisor) -> None:
-        self.addresses = addresses = components.Addresses(*(self._ports.reserve() for _ in range(6)))
+        self.addresses = addresses = components.Addresses(
+            *(self._ports.reserve() for _ in range(6)), host=self.host
+        )
         with self._timed("certificates"):
-            authority = pki.Authority(datetime.datetime.now(datetime.UTC))
-            components.write_files(self.folder, authority, addresses)
+            self.authority = pki.Authority(datetime.datetime.now(datetime.UTC))
+            components.write_files(self.folder, self.authority, addresses)
         context = self._admin_tls()
 
         def spawn(name: str, command: list[str | Path]) -> Process:
@@ -94,18 +101,27 @@ class ControlPlane:
         with self._timed("kube-apiserver"):
             spawn("etcd", components.etcd(programs, self.folder, addresses))
             spawn("kube-apiserver", components.apiserver(programs, self.folder, addresses))
-            self._ready(lambda: _get(addresses.api, "/readyz", context) == 200, "the API server's /readyz")
+            self._ready(
+                lambda: _get((addresses.host, addresses.api), "/readyz", context) == 200,
+                "the API server's /readyz",
+            )
         with self._timed("the rest"):
             spawn("kube-controller-manager", components.controller_manager(programs, self.folder, addresses))
             spawn("kube-scheduler", components.scheduler(programs, self.folder, addresses))
             spawn("kwok", components.kwok(programs, self.folder / "kwok.kubeconfig", STAGES, addresses.kwok))
             unchecked = ssl._create_unverified_context()
             account = "/api/v1/namespaces/default/serviceaccounts/default"
-            self._ready(lambda: _get(addresses.api, account, context) == 200, "the default service account")
             self._ready(
-                lambda: _get(addresses.scheduler, "/healthz", unchecked) == 200, "the scheduler's /healthz"
+                lambda: _get((addresses.host, addresses.api), account, context) == 200,
+                "the default service account",
             )
-            self._ready(lambda: _get(addresses.kwok, "/healthz", None) == 200, "kwok's /healthz")
+            self._ready(
+                lambda: _get((components.HOST, addresses.scheduler), "/healthz", unchecked) == 200,
+                "the scheduler's /healthz",
+            )
+            self._ready(
+                lambda: _get((components.HOST, addresses.kwok), "/healthz", None) == 200, "kwok's /healthz"
+            )
 
     def _ready(self, probe: Callable[[], bool], what: str) -> None:
         def look() -> bool:
@@ -140,12 +156,12 @@ def resident_bytes(pid: int) -> int:
     return int(kilobytes[0]) * 1024 if kilobytes else 0
 
 
-def _get(port: int, path: str, context: ssl.SSLContext | None) -> int:
+def _get(address: tuple[str, int], path: str, context: ssl.SSLContext | None) -> int:
     """Return the status of one GET over TLS, or over plain HTTP without a context."""
     connection = (
-        http.client.HTTPSConnection(components.HOST, port, timeout=PROBE_SECONDS, context=context)
+        http.client.HTTPSConnection(*address, timeout=PROBE_SECONDS, context=context)
         if context
-        else http.client.HTTPConnection(components.HOST, port, timeout=PROBE_SECONDS)
+        else http.client.HTTPConnection(*address, timeout=PROBE_SECONDS)
     )
     try:
         connection.request("GET", path)

@@ -90,10 +90,10 @@ class Authority:
         builder = builder.add_extension(usage, critical=True)
         self.pair = Pair(builder.sign(key, hashes.SHA256()), key)
 
-    def server(self, common_name: str) -> Pair:
-        """Sign for a server on the loopback address and for the cluster's own `kubernetes` Service."""
-        addresses = [ipaddress.ip_address(text) for text in ("127.0.0.1", SERVICE_ADDRESS)]
-        names = [*map(x509.DNSName, SERVER_NAMES), *map(x509.IPAddress, addresses)]
+    def server(self, common_name: str, host: str = "127.0.0.1") -> Pair:
+        """Sign for a server on loopback and `host`, and for the cluster's own `kubernetes` Service."""
+        texts = dict.fromkeys(("127.0.0.1", SERVICE_ADDRESS, host))
+        names = [*map(x509.DNSName, SERVER_NAMES), *(x509.IPAddress(ipaddress.ip_address(t)) for t in texts)]
         return self._sign(common_name, (), [ExtendedKeyUsageOID.SERVER_AUTH], names)
 
     def user(self, common_name: str, groups: Sequence[str] = ()) -> Pair:

@@ -39,11 +39,14 @@ def release() -> str:
     return f"{facts.get('ID', 'linux')}-{facts.get('VERSION_ID', 'rolling')}"
 
 
-def unpacked(name: str, packages: Sequence[str], progress: Progress, *, alone: bool = False) -> Path:
+def unpacked(
+    name: str, packages: Sequence[str], progress: Progress, *, alone: bool = False, whole: bool = False
+) -> Path:
     """Return a folder that holds `packages` and what they need that isn't installed here, unpacked together.
 
-    The folder's usr and etc overlay the system's own. `alone` leaves dependencies out. Raises
-    MissingToolError where apt hasn't got them.
+    The folder's usr and etc overlay the system's own. `alone` leaves dependencies out; `whole` brings all of
+    them, installed here or not, so that the folder can be a root of its own. Raises MissingToolError where
+    apt hasn't got them.
     """
     key = hashlib.sha256(" ".join(sorted(packages)).encode()).hexdigest()[:10]
     folder = cache.root() / "debian" / f"{name}-{release()}-{key}"
@@ -51,17 +54,17 @@ def unpacked(name: str, packages: Sequence[str], progress: Progress, *, alone: b
         with cache.locked(f"debian-{name}", progress.say):
             if not folder.is_dir():
                 with progress.step(f"fetching Debian's packages: {', '.join(packages)}"):
-                    _fetch(packages, folder, alone=alone)
+                    _fetch(packages, folder, alone=alone, whole=whole)
                 cache.drop_unused(folder.parent, folder)
     folder.touch()
     return folder
 
 
-def _fetch(packages: Sequence[str], folder: Path, *, alone: bool) -> None:
+def _fetch(packages: Sequence[str], folder: Path, *, alone: bool, whole: bool) -> None:
     with cache.placed(folder) as draft:
         debs = draft / "debs"
         debs.mkdir()
-        for deb in download(packages if alone else _with_dependencies(packages, debs), debs):
+        for deb in download(packages if alone else _with_dependencies(packages, debs, whole=whole), debs):
             unpack(deb, draft)
         shutil.rmtree(debs)
 
@@ -92,9 +95,12 @@ def depends(package: str, cwd: Path) -> list[str]:
     return re.findall(r"^ +\|?(?:Pre)?Depends: ([^\s<>]+)", text, re.MULTILINE)
 
 
-def _with_dependencies(packages: Sequence[str], cwd: Path) -> list[str]:
-    """The packages themselves and their dependencies, without those that are installed."""
-    plan = _apt("apt-get", "install", "--simulate", "--no-install-recommends", *packages, cwd=cwd)
+def _with_dependencies(packages: Sequence[str], cwd: Path, *, whole: bool = False) -> list[str]:
+    """The packages themselves and their dependencies; unless `whole`, without those that are installed."""
+    words = ["install", "--simulate", "--no-install-recommends", *packages]
+    if whole:
+        words = ["-o", "Dir::State::status=/dev/null", *words]
+    plan = _apt("apt-get", *words, cwd=cwd)
     # "Inst NAME (VERSION ...": new; "Inst NAME [INSTALLED] (VERSION ...": an upgrade, which can wait.
     return re.findall(r"^Inst (\S+) \(", plan, re.MULTILINE)
 

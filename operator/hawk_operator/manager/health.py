@@ -1,8 +1,8 @@
 """Whether work gets done, and the one HTTP port that says so.
 
 "The process answers" proves nothing: watches have been seen to die while the health check stayed green. So
-/healthz looks at what was last *achieved*: for a leader, a list of the pools and a reconcile; for a standby,
-a look at the Lease.
+/healthz looks at what was last *achieved*: for a leader, a list of the pools, a reconcile, and watches that
+hold; for a standby, a look at the Lease.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _PATHS: Final = ("/healthz", "/readyz", "/metrics")
+_HOLDS_SECONDS: Final = 60.0
+"""A watch that has lasted so long works, though nothing happened in it."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,9 @@ class Progress:
     reconcile_age: float
     pools: int
     throttled_for: float = 0.0
+    blind_for: float = 0.0
+    """Since when watches have kept failing; 0 while they work."""
+    blind_because: str = ""
 
 
 def alive(progress: Progress, stuck_after: float) -> Verdict:
@@ -53,6 +58,10 @@ def alive(progress: Progress, stuck_after: float) -> Verdict:
         return Verdict(False, f"no list of the pools succeeded for {progress.list_age:.0f} s")
     if progress.pools and progress.reconcile_age > stuck_after:
         return Verdict(False, f"no reconcile succeeded for {progress.reconcile_age:.0f} s")
+    if progress.blind_for > stuck_after:
+        return Verdict(
+            False, f"the watches have kept failing for {progress.blind_for:.0f} s: {progress.blind_because}"
+        )
     return Verdict(
         True, f"leading; {progress.pools} pools, last reconcile {progress.reconcile_age:.0f} s ago"
     )
@@ -72,8 +81,11 @@ class Activity:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._listed = self._reconciled = clock()
+        self._listed = self._reconciled = self._watch_began = clock()
         self._pools = 0
+        self._seen = False
+        self._blind_since: float | None = None
+        self._blind_because = "they have told of nothing yet"
 
     def listed(self, pools: int) -> None:
         """The pools were listed."""
@@ -82,6 +94,31 @@ class Activity:
     def reconciled(self) -> None:
         """A pool was reconciled, whatever its state."""
         self._reconciled = self._clock()
+
+    def watch_begins(self) -> None:
+        """The watches are begun, anew where they had failed."""
+        self._watch_began = self._clock()
+
+    def watched(self) -> None:
+        """A watch told of an object."""
+        self._seen, self._blind_since = True, None
+
+    def watch_failed(self, why: str) -> None:
+        """The watches ended, and will be begun anew."""
+        if self._blind_since is None or self._holds():
+            self._blind_since = self._clock()
+        self._blind_because = why
+        self._watch_began = self._clock()
+
+    def _holds(self) -> bool:
+        return self._seen and self._clock() - self._watch_began > _HOLDS_SECONDS
+
+    def _blind_for(self) -> float:
+        """Watches begin with what there is: where there are pools and none was told of, they don't work."""
+        since = self._blind_since
+        if since is None:
+            since = self._watch_began if self._pools and not self._seen else self._clock()
+        return 0.0 if self._holds() else self._clock() - since
 
     def progress(self, *, leading: bool, lost: bool, lease_age: float, throttled_for: float) -> Progress:
         """The present ages."""
@@ -94,6 +131,8 @@ class Activity:
             reconcile_age=now - self._reconciled,
             pools=self._pools,
             throttled_for=throttled_for,
+            blind_for=self._blind_for(),
+            blind_because=self._blind_because,
         )
 
 

@@ -128,7 +128,9 @@ class Operator:
         allowed, signs = asked
         pools, wiring = PoolReconciler(context), WiringReconciler(context)
         return [
-            Watcher(self._settings, Marks(context, time.time), self._metrics, watched(allowed)),
+            Watcher(
+                self._settings, Marks(context, time.time), self._metrics, self._activity, watched(allowed)
+            ),
             Resync(context, self._leadership, self._activity),
             Pulse(context, self._leadership),
             Workers(context, pools, wiring, self._leadership, self._activity),

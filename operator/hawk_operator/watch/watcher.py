@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from hawk_api import addresses
 from hawk_operator.kube.resources import CLASS, DEPLOYMENT, NODE, POD, POOL, Kind
 from hawk_operator.workloads.children import MANAGED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import kopf
 
+    from hawk_operator.manager.health import Activity
     from hawk_operator.runtime.metrics import Metrics
     from hawk_operator.runtime.settings import Settings
     from hawk_operator.watch.event_handlers import Marks
@@ -31,15 +35,26 @@ _LABELLED: Final = (POD, DEPLOYMENT)
 _CLUSTER: Final = (NODE, CLASS)
 _PAUSE: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds before the watching is begun anew, growing while it keeps failing at once."""
+_IDENTITY: Final[Any] = "hawk-operator"
+"""kopf's name for this process, which only its peering uses. Left to itself it asks the system for the user's
+name, and a container's user has none."""
 
 
 class Watcher:
     """Runs kopf until stopped; a failure of it is counted, logged and followed by another beginning."""
 
-    def __init__(self, settings: Settings, marks: Marks, metrics: Metrics, kinds: Sequence[Kind]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        marks: Marks,
+        metrics: Metrics,
+        activity: Activity,
+        kinds: Sequence[Kind],
+    ) -> None:
         self._settings = settings
         self._marks = marks
         self._metrics = metrics
+        self._activity = activity
         self._kinds = tuple(kinds)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
@@ -59,12 +74,16 @@ class Watcher:
     def _run(self) -> None:
         failures = 0
         while not self._stop.is_set():
+            why = "they ended"
+            self._activity.watch_begins()
             try:
                 asyncio.run(self._watch())
             except Exception as error:  # noqa: BLE001 - watching must not end while the process lives
-                _log.warning("watch: %s: %s", type(error).__name__, error)
+                why = f"{type(error).__name__}: {error}"
+                _log.warning("watch: %s", why)
             if self._stop.is_set():
                 return
+            self._activity.watch_failed(why)
             self._metrics.restarts.inc()
             self._stop.wait(_PAUSE[min(failures, len(_PAUSE) - 1)])
             failures += 1
@@ -73,6 +92,7 @@ class Watcher:
         import kopf  # noqa: PLC0415 - half of the process's memory: only a leader needs it
 
         await kopf.operator(
+            identity=_IDENTITY,
             registry=self._registry(),
             settings=configured(self._settings),
             standalone=True,
@@ -88,7 +108,10 @@ class Watcher:
 
         @kopf.on.login(registry=registry)
         def login(**arguments: Any) -> Any:
-            return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
+            found = kopf.login_with_service_account(**arguments)
+            if found is None:
+                return kopf.login_with_kubeconfig(**arguments)
+            return replace(found, server=in_cluster(os.environ) or found.server)
 
         for kind in self._kinds:
             self._register(registry, kind)
@@ -98,11 +121,21 @@ class Watcher:
         import kopf  # noqa: PLC0415
 
         async def changed(event: Any, **_: Any) -> None:
+            self._activity.watched()
             self._marks.changed(kind, event["type"], event["object"])
 
         kopf.on.event(kind.group, kind.version, kind.plural, registry=registry, id=f"mark-{kind.plural}")(
             changed
         )
+
+
+def in_cluster(environ: Mapping[str, str]) -> str:
+    """The API server's address as a kubelet tells it, as every other client of ours takes it; "" outside.
+
+    kopf takes the Service's name instead, and its watches would wait in silence wherever DNS doesn't answer.
+    """
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
+    return f"https://{addresses.format(host, int(port))}" if host else ""
 
 
 def configured(settings: Settings) -> kopf.OperatorSettings:

@@ -111,6 +111,7 @@ HEALTHY = {
     'hawk_operator_leading{job="operator", instance="a"}': "1+0x120",
     'hawk_operator_leading{job="operator", instance="b"}': "0+0x120",
     LISTS: "0+2x120",
+    f"hawk_operator_watch_restarts_total{{{LEADER}}}": "5+0x120",
     'hawk_operator_reconciles_total{kind="pool", outcome="success"}': "0+5x120",
     'hawk_operator_reconciles_total{kind="pool", outcome="error"}': "3+0x120",
     "hawk_operator_api_throttled_total": "7+0x120",
@@ -134,6 +135,7 @@ HEALTHY = {
 BROKEN = {
     "HawkOperatorLeaderless": {'hawk_operator_leading{job="operator", instance="a"}': "0+0x120"},
     "HawkOperatorStuck": {LISTS: "9+0x120"},
+    "HawkWatchesRestart": {f"hawk_operator_watch_restarts_total{{{LEADER}}}": "0+1x120"},
     "HawkReconcilesFail": {'hawk_operator_reconciles_total{kind="pool", outcome="error"}': "0+1x120"},
     "HawkApiThrottled": {"hawk_operator_api_throttled_total": "0+60x120"},
     "HawkPoolNotReady": {READY: "0+0x120"},

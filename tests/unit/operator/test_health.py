@@ -25,6 +25,8 @@ GOOD = Progress(leading=True, lost=False, lease_age=1, list_age=1, reconcile_age
         ({"lost": True}, False, False),
         ({"leading": False, "list_age": 9999, "reconcile_age": 9999}, True, True),
         ({"leading": False, "lease_age": 301}, False, False),
+        ({"blind_for": 301}, False, False),
+        ({"blind_for": 100}, True, False),
     ],
 )
 def test_verdicts(change, is_alive, is_ready):
@@ -43,6 +45,53 @@ def test_activity_tells_ages():
     found = activity.progress(leading=True, lost=False, lease_age=0, throttled_for=0)
 
     assert (found.list_age, found.reconcile_age, found.pools) == (2.0, 12.0, 7)
+
+
+def blind_for(activity: Activity) -> float:
+    return activity.progress(leading=True, lost=False, lease_age=0, throttled_for=0).blind_for
+
+
+def test_watches_that_keep_failing_count_from_the_first_failure_until_one_works():
+    now = [0.0]
+    activity = Activity(lambda: now[0])
+    for second in (11.0, 21.0, 41.0):
+        activity.watch_begins()
+        now[0] = second
+        activity.watch_failed("KeyError: uid not found")
+    now[0] = 70.0
+    failing = blind_for(activity)
+    activity.watch_begins()
+    activity.watched()
+
+    assert failing == 59.0
+    assert blind_for(activity) == 0.0
+
+
+def test_watches_that_tell_of_no_pool_are_blind_from_the_start_where_there_are_pools():
+    now = [0.0]
+    activity = Activity(lambda: now[0])
+    activity.watch_begins()
+    now[0] = 400.0
+    without_pools = blind_for(activity)
+    activity.listed(3)
+    with_pools = blind_for(activity)
+    activity.watched()
+
+    assert (without_pools, with_pools, blind_for(activity)) == (0.0, 400.0, 0.0)
+
+
+def test_a_quiet_watch_works_once_it_has_lasted():
+    now = [0.0]
+    activity = Activity(lambda: now[0])
+    activity.watched()
+    activity.watch_failed("gone")
+    activity.watch_begins()
+    now[0] = 30.0
+    young = blind_for(activity)
+    now[0] = 61.0
+
+    assert young == 30.0
+    assert blind_for(activity) == 0.0
 
 
 def test_the_port_answers_by_its_checks():

@@ -43,6 +43,14 @@ test: test-fast test-slow test-cluster ## the fast suite, the slow unit tests, t
 test-fast: $(STAMP) ## pure functions, schemas, layouts, agents (under two minutes on two quiet cores)
 	@$(BIN)/python -m pytest tests/unit -m "not slow" --numprocesses auto $(ARGS)
 
+.PHONY: test-lowest
+test-lowest: $(STAMP) ## the lowest versions that pyproject.toml allows, in out/lowest: every module, the fast suite (five to ten minutes)
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python out/lowest
+	@$(BIN)/uv pip compile --quiet --all-extras --resolution lowest-direct --python out/lowest pyproject.toml -o out/lowest.txt
+	@$(BIN)/uv pip install --python out/lowest -r out/lowest.txt --group dev
+	@$(BIN)/uv pip install --python out/lowest --no-deps --no-build-isolation --editable .
+	@out/lowest/bin/python -m pytest tests/unit -m "not slow" --numprocesses auto $(ARGS)
+
 .PHONY: coverage
 coverage: $(STAMP) ## the fast suite with branch coverage
 	@$(BIN)/python -m pytest tests/unit -m "not slow" --numprocesses auto --cov --cov-report=term:skip-covered $(ARGS)

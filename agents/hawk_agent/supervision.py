@@ -14,7 +14,9 @@ import asyncio
 import logging
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from hawk_api.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FIRST_REST, LONGEST_REST = 0.05, 5.0
+RESTS: Final = Backoff(0.05, 5.0, jitter=0)
 STEADY_SECONDS = 10.0
 """Work that has run for so long since it failed counts as sound again."""
 FAILING_SECONDS = 15.0
@@ -128,8 +130,8 @@ class TaskSupervisor:
             duty.problem = f"{type(error).__name__}: {error}" if error else "it ended by itself"
             log.error("%s failed and is begun again: %s", duty.name, duty.problem, exc_info=error)
             duty.failing_since = now if duty.failing_since is None else duty.failing_since
-            rest = min(LONGEST_REST, FIRST_REST * 2.0 ** min(duty.failures, 10))
             duty.failures += 1
+            rest = RESTS.rest(duty.failures)
         duty.restarts += 1
         self._restarted(duty.name)
         duty.timer = asyncio.get_running_loop().call_later(rest, self._begin, duty)

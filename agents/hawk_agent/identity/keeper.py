@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import zlib
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from cryptography.x509.oid import NameOID
 from hawk_agent.identity.cluster import Answer, Bound, UnavailableError
 from hawk_agent.identity.errors import IdentityError
 from hawk_agent.identity.material import Files, Material, read, renewal, write, write_authority
+from hawk_api.backoff import Backoff
 from hawk_api.certificates import COMMON_NAME, server_name, uri
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ LOOK_SECONDS: Final = 60.0
 """Time between two looks at what is trusted and at the certificate's age. A new authority is published for an
 hour before it signs, so this is soon enough."""
 
-_FIRST_REST, _LONGEST_REST = 0.25, 5.0
+_RESTS: Final = Backoff(0.25, 5.0)
 _PATIENCE: Final = 60.0
 
 _log = logging.getLogger(__name__)
@@ -98,15 +100,13 @@ async def _look(api: Api, node: str, files: Files, clock: Callable[[], float]) -
 
 async def _bound(api: Api, node: str) -> Bound:
     """Our token's node and pod, once the API server answers."""
-    rest = _FIRST_REST
-    while True:
+    for failures in itertools.count(1):
         try:
             bound = await api.whoami()
             break
         except UnavailableError as error:
             _log.info("identity: %s", error)
-            await asyncio.sleep(rest)
-            rest = min(rest * 2, _LONGEST_REST)
+            await asyncio.sleep(_RESTS.rest(failures))
     if not bound.node or not bound.pod_uid:
         raise IdentityError(
             "token: not bound to a pod; use the projected token of the agent's pod, or a TokenRequest for it"
@@ -149,7 +149,7 @@ async def _enrol(
 
 
 async def _answered(api: Api, name: str) -> bytes:
-    rest = _FIRST_REST
+    looks = 0
     while True:
         try:
             answer = await api.answer(name)
@@ -160,15 +160,15 @@ async def _answered(api: Api, name: str) -> bytes:
             raise IdentityError(f"certificate request {name} was refused: {answer.refusal}")
         if answer.certificate:
             return answer.certificate
-        await asyncio.sleep(rest)
-        rest = min(rest * 1.5, _LONGEST_REST)
+        looks += 1
+        await asyncio.sleep(_RESTS.rest(looks))
 
 
 async def _published(api: Api) -> bytes:
     while True:
         if authorities := await api.authorities():
             return authorities
-        await asyncio.sleep(_FIRST_REST)
+        await asyncio.sleep(_RESTS.first)
 
 
 def make_request(bound: Bound) -> tuple[bytes, bytes]:

@@ -20,6 +20,7 @@ from hawk_agent.kube import status as statuses
 from hawk_agent.kube.api import ApiCallError, NodeApi
 from hawk_agent.service import pools
 from hawk_agent.service.settings import PeerAddress
+from hawk_api.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -32,7 +33,7 @@ LEASE_SECONDS: Final = 40
 without peers."""
 GATHER_SECONDS: Final = 0.2
 """Changes that come together are written together."""
-FIRST_REST, LONGEST_REST = 0.5, 15.0
+RESTS = Backoff(0.5, 15.0)
 
 log = logging.getLogger(__name__)
 
@@ -73,11 +74,11 @@ class Publisher:
             except ApiCallError as error:
                 self._agent.metrics.api_errors.labels(error.call).inc()
                 log.log(logging.WARNING if failures in {0, 5} else logging.DEBUG, "%s", error)
-                await asyncio.sleep(rest(failures, random.random()))  # noqa: S311 -- spread, no secret
                 failures += 1
+                await asyncio.sleep(RESTS.rest(failures))
             except Exception:
                 log.exception("%s", name)
-                await asyncio.sleep(LONGEST_REST)
+                await asyncio.sleep(RESTS.longest)
 
     async def _renew(self) -> None:
         if not self._agent.unhealthy():
@@ -146,11 +147,6 @@ def wanted(spec: Mapping[str, Any], node: str) -> list[PeerAddress]:
         for peer in spec.get("peers") or ()
         if peer["node"] != node
     ]
-
-
-def rest(failures: int, chance: float) -> float:
-    """Seconds until the next try. Pure."""
-    return min(LONGEST_REST, FIRST_REST * 2.0 ** min(failures, 8)) * (0.5 + 0.5 * chance)
 
 
 def _micro() -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -30,6 +29,7 @@ from hawk_agent.service import handshake, wire
 from hawk_agent.service.handshake import Problem
 from hawk_agent.service.line import Line
 from hawk_agent.supervision import first_ended
+from hawk_api.backoff import Backoff
 from hawk_api.reasons import Reason
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ log = logging.getLogger(__name__)
 HELLO_SECONDS = 3.0
 PRESENCE_SECONDS = 6.0
 """Without a sign of presence for so long the peer is taken for lost."""
-FIRST_REST, LONGEST_REST = 0.1, 5.0
-REFUSED_REST = 5.0
+RESTS = Backoff(0.1, 5.0)
+REFUSED_RESTS = Backoff(5.0, 5.0)
 
 
 class State(Enum):
@@ -60,12 +60,6 @@ class State(Enum):
     UP = "up"
     VERIFIED = "verified"
     REFUSED = "refused"
-
-
-def rest(failures: int, chance: float) -> float:
-    """Seconds until the next try after so many failures in a row; `chance` in 0..1 spreads many agents.
-    Pure."""
-    return min(LONGEST_REST, FIRST_REST * 2.0 ** min(failures, 10)) * (0.5 + 0.5 * chance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +124,11 @@ class Link:
                 await self._live()
             except HandshakeRefusedError as error:
                 log.warning("link to %s: %s", self.peer.address, error)
-                await asyncio.sleep(REFUSED_REST * (0.5 + 0.5 * random.random()))  # noqa: S311 -- spread, no secret
+                await asyncio.sleep(REFUSED_RESTS.rest(1))
             except (HawkAgentError, OSError) as error:
                 self._lost(Problem(Reason.PEER_UNREACHABLE, str(error)))
-                await asyncio.sleep(rest(self._failures, random.random()))  # noqa: S311
                 self._failures += 1
+                await asyncio.sleep(RESTS.rest(self._failures))
 
     async def _live(self) -> None:
         channel = wire.channel(self.peer.address, self._room.tls, self.peer.node)
@@ -205,7 +199,7 @@ class Link:
                 self._failures = 0
                 await self._suspect.wait()
                 self._become(State.UP, Problem(Reason.CANARY_FAILED, "a transfer failed; proving again"))
-            await asyncio.sleep(rest(self._failures, random.random()))  # noqa: S311
+            await asyncio.sleep(RESTS.rest(self._failures + 1))
 
     async def _prove(self) -> bool:
         """One canary on each allowed data path until one comes out right."""

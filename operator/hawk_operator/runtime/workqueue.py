@@ -14,11 +14,12 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from hawk_api.backoff import Backoff
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-BASE_BACKOFF: Final = 0.5
-LONGEST_BACKOFF: Final = 60.0
+BACKOFF: Final = Backoff(0.5, 60.0, jitter=0)
 
 
 @dataclass(frozen=True, order=True)
@@ -51,11 +52,6 @@ def next_tick(uid: str, interval: float, now: float) -> float:
     """The first moment after `now` of this object's own grid, which doesn't move with how long work takes."""
     offset = phase(uid, interval)
     return (now - offset) // interval * interval + interval + offset
-
-
-def backoff(failures: int) -> float:
-    """Seconds to wait after the n-th failure in a row (n from 1): doubling up to a minute."""
-    return float(min(LONGEST_BACKOFF, BASE_BACKOFF * 2 ** min(failures - 1, 30)))
 
 
 @dataclass
@@ -117,7 +113,7 @@ class Agenda:
         """Look again after a back-off of at least `asked` seconds; gives the delay."""
         count = self.failures.get(key, 0) + 1
         self.failures[key] = count
-        delay = max(backoff(count), asked)
+        delay = max(BACKOFF.rest(count), asked)
         self.add(key, now + delay)
         return delay
 

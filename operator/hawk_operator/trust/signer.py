@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from hawk_api.backoff import Backoff
 from hawk_api.certificates import SIGNER
 from hawk_operator.kube.cluster_api import ApiCallError, ConflictError
 from hawk_operator.trust.authority import (
@@ -83,20 +84,25 @@ class Signer:
 
     def run(self, stop: threading.Event) -> None:
         """Repeat `round` until `stop` is set. Never raises: a failed round is logged and repeated."""
+        rests = Backoff(2 * self._settings.poll, 20 * self._settings.poll, jitter=0)
+        failures = 0
         while not stop.is_set():
             rest = self._settings.poll
             try:
                 self.round()
+                failures = 0
             except (ApiCallError, AuthorityError) as error:
                 self._metrics.errors.inc()
                 self._looked = float("-inf")
                 _log.warning("trust: %s", error)
-                rest *= 2
+                failures += 1
+                rest = rests.rest(failures)
             except Exception:  # noqa: BLE001 - a loop that ended in silence would leave agents without certificates
                 self._metrics.errors.inc()
                 self._looked = float("-inf")
                 _log.exception("trust: unexpected error")
-                rest *= 5
+                failures += 1
+                rest = rests.rest(failures)
             stop.wait(rest)
 
     def round(self) -> None:

@@ -15,6 +15,7 @@ from hawk_agent.kube.api import ApiCallError
 from hawk_agent.service.links import State
 from hawk_agent.service.settings import PeerAddress
 from hawk_agent.transfer.outcome import Outcome
+from hawk_api.backoff import Backoff
 from tests.support.mock_transport import MockTransport
 from tests.unit.agent.house import GEOMETRY, ROWS, TILE, TILES, House, eventually, off, translated
 
@@ -161,7 +162,7 @@ async def test_an_api_outage_keeps_the_wiring_and_what_changed_is_written_afterw
 ) -> None:
     api = FakeApi()
     monkeypatch.setattr(publisher, "NodeApi", lambda *_: api)
-    monkeypatch.setattr(publisher, "LONGEST_REST", 0.1)
+    monkeypatch.setattr(publisher, "RESTS", Backoff(0.05, 0.1))
     gpu, npu = await house.agent("gpu"), await house.agent("npu")
     api.spec = {"peers": [{"node": "npu", "address": npu.address, "epoch": npu.identity.epoch}]}
     cluster = publisher.Publisher(gpu, "hawk-system")

@@ -20,7 +20,7 @@ from hawk_agent.errors import HandshakeRefusedError, LinkDownError, PeerError, T
 from hawk_agent.identity import Files
 from hawk_agent.protocol import common_pb2, engine_pb2, peer_pb2
 from hawk_agent.service import handshake
-from hawk_agent.service.links import State, rest
+from hawk_agent.service.links import State
 from hawk_agent.service.settings import PeerAddress
 from hawk_agent.streaming.lease import Terms
 from hawk_agent.transfer.outcome import Outcome
@@ -297,11 +297,6 @@ async def test_mutual_tls_lets_in_whom_the_certificate_names_and_nobody_else(hou
 async def test_without_a_certificate_the_agent_says_what_to_give(house: House) -> None:
     with pytest.raises(Exception, match="no certificate: give --tls-cert"):
         await house.agent("npu", insecure=False)
-
-
-def test_rests_grow_to_a_bound() -> None:
-    assert [rest(n, 1.0) for n in (0, 1, 2, 10, 1000)] == [0.1, 0.2, 0.4, 5.0, 5.0]
-    assert rest(0, 0.0) == 0.05
 
 
 def _region(group: str, **changes: int) -> peer_pb2.Region:

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from hawk_operator.runtime.workqueue import (
-    LONGEST_BACKOFF,
+    BACKOFF,
     Agenda,
     WorkQueue,
-    backoff,
     next_tick,
     pool_key,
 )
@@ -104,9 +103,9 @@ def test_failures_back_off_and_a_success_ends_that():
     delays = [agenda.failed(KEYS[0], 0.0) for _ in range(12)]
 
     assert delays == sorted(delays)
-    assert delays[-1] == LONGEST_BACKOFF
+    assert delays[-1] == BACKOFF.longest
     agenda.succeeded(KEYS[0])
-    assert agenda.failed(KEYS[0], 0.0) == backoff(1)
+    assert agenda.failed(KEYS[0], 0.0) == BACKOFF.first
     assert agenda.failed(KEYS[0], 0.0, asked=30.0) == 30.0
 
 

@@ -96,14 +96,14 @@ class LeaseTable:
         try:
             region.retain()
         except BaseException:
-            self._give_back(slot)
+            self._free.append(slot)
             raise
         try:
             if not empty:
                 region.blocks.claim(identity, selection.claims)
         except BaseException:
             region.release()
-            self._give_back(slot)
+            self._free.append(slot)
             raise
         self._slots = max(self._slots, slot + 1)
         self._generations[slot] = generation
@@ -113,10 +113,6 @@ class LeaseTable:
         )  # fmt: skip
         self._live[identity] = held
         return held
-
-    def _give_back(self, slot: int) -> None:
-        if slot < self._slots:
-            self._free.append(slot)
 
     def retire(self, held: Held) -> None:
         """Hand the blocks back; the lease stays known for late questions. Only when its memory is

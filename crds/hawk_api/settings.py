@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 class SettingsError(ValueError):
     """Options that can't be right: a line each, with the flag or variable and the remedy."""
 
+    def said(self) -> str:
+        """The lines as a process writes them before it exits with 2."""
+        return "\n".join(f"error: {line}" for line in str(self).splitlines())
+
 
 class Names(tuple[str, ...]):
     """Names in their order, with commas between them."""

@@ -10,7 +10,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from hawk_operator.runtime.settings import Settings, SettingsError, parse
+from hawk_api.settings import SettingsError
+from hawk_operator.runtime.settings import OperatorSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,9 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     the Lease that it had.
     """
     try:
-        settings = parse(sys.argv[1:] if arguments is None else arguments)
+        settings = OperatorSettings.read(sys.argv[1:] if arguments is None else arguments)
     except SettingsError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(f"{error.said()}\n")
         sys.exit(2)
     _log_to_stderr(settings)
     code = _run(settings)
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os._exit(code)
 
 
-def _run(settings: Settings) -> int:
+def _run(settings: OperatorSettings) -> int:
     from hawk_operator.manager.manager import Operator  # noqa: PLC0415 - bad settings are said without loading all this
 
     try:
@@ -70,7 +71,7 @@ class _Json(logging.Formatter):
         return json.dumps(entry, ensure_ascii=False)
 
 
-def _log_to_stderr(settings: Settings) -> None:
+def _log_to_stderr(settings: OperatorSettings) -> None:
     handler = logging.StreamHandler()
     text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(_Json() if settings.log_format == "json" else text)

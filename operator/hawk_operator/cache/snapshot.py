@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hawk_operator.cache.shelf import Change
     from hawk_operator.kube.access import Access
     from hawk_operator.kube.cluster_api import ClusterApi, Object
-    from hawk_operator.runtime.settings import Settings
+    from hawk_operator.runtime.settings import OperatorSettings
     from hawk_operator.wiring.peers import Agent
     from hawk_operator.workloads.pods import Pod
 
@@ -59,7 +59,7 @@ class Snapshot:
         self,
         api: ClusterApi,
         access: Access,
-        settings: Settings,
+        settings: OperatorSettings,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:

@@ -26,7 +26,7 @@ from hawk_operator.kube.resources import LEASE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hawk_operator.runtime.settings import Settings
+    from hawk_operator.runtime.settings import OperatorSettings
 
 NAME: Final = "leader.hawkpool.dev"
 """A name that no agent's Lease has: those are called like their nodes, whose names may not end like this."""
@@ -96,7 +96,7 @@ class Leadership:
     """Runs `step` against the API server in a thread of its own."""
 
     def __init__(
-        self, api: ClusterApi, settings: Settings, clock: Callable[[], float] = time.monotonic
+        self, api: ClusterApi, settings: OperatorSettings, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._api = api
         self._settings = settings

@@ -25,7 +25,7 @@ from hawk_operator.runtime.workqueue import WorkQueue
 if TYPE_CHECKING:
     from hawk_operator.kube.resources import Kind
     from hawk_operator.reconcile.context import Context
-    from hawk_operator.runtime.settings import Settings
+    from hawk_operator.runtime.settings import OperatorSettings
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Part(Protocol):
 class Operator:
     """Runs until `stop` is called or the Lease is lost."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: OperatorSettings) -> None:
         self._settings = settings
         self._metrics = Metrics()
         self._gate = Gate()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hawk_operator.reconcile.observe import Group
     from hawk_operator.reconcile.plan import Plan
     from hawk_operator.runtime.metrics import Metrics
-    from hawk_operator.runtime.settings import Settings
+    from hawk_operator.runtime.settings import OperatorSettings
     from hawk_operator.workloads.drain import Drain
 
 _log = logging.getLogger(__name__)
@@ -48,7 +48,9 @@ class Outcome:
 class Actor:
     """Writes children, scales and drain marks."""
 
-    def __init__(self, api: ClusterApi, snapshot: Snapshot, metrics: Metrics, settings: Settings) -> None:
+    def __init__(
+        self, api: ClusterApi, snapshot: Snapshot, metrics: Metrics, settings: OperatorSettings
+    ) -> None:
         self._api = api
         self._snapshot = snapshot
         self._metrics = metrics

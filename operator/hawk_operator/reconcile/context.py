@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hawk_operator.reconcile.memory import Memories
     from hawk_operator.reconcile.observe import Observer
     from hawk_operator.runtime.metrics import Metrics
-    from hawk_operator.runtime.settings import Settings
+    from hawk_operator.runtime.settings import OperatorSettings
     from hawk_operator.runtime.workqueue import Key, WorkQueue
 
 
@@ -88,7 +88,7 @@ class Shared:
 class Context:
     """The parts, each safe for several threads."""
 
-    settings: Settings
+    settings: OperatorSettings
     api: ClusterApi
     access: Access
     snapshot: Snapshot

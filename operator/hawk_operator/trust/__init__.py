@@ -9,6 +9,6 @@ anything but an agent.
 
 from hawk_operator.trust.authority import Lifetimes
 from hawk_operator.trust.metrics import TrustMetrics
-from hawk_operator.trust.signer import Settings, run
+from hawk_operator.trust.signer import SignerSettings, run
 
-__all__ = ["Lifetimes", "Settings", "TrustMetrics", "run"]
+__all__ = ["Lifetimes", "SignerSettings", "TrustMetrics", "run"]

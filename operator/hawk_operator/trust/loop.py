@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from hawk_operator.kube.cluster_api import NotFoundError, RefusedError
 from hawk_operator.trust.metrics import TrustMetrics
 from hawk_operator.trust.resources import REQUEST, SECRET
-from hawk_operator.trust.signer import Settings, run
+from hawk_operator.trust.signer import SignerSettings, run
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from hawk_operator.kube.access import Access
     from hawk_operator.kube.cluster_api import ClusterApi
-    from hawk_operator.runtime.settings import Settings as OperatorSettings
+    from hawk_operator.runtime.settings import OperatorSettings
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class TrustLoop:
     """The signer in a thread."""
 
     def __init__(self, api: ClusterApi, given: OperatorSettings, registry: CollectorRegistry) -> None:
-        settings = Settings(
+        settings = SignerSettings(
             system_namespace=given.system_namespace,
             agent_namespace=given.agent_namespace or given.system_namespace,
             agent_service_account=given.agent_service_account,

@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Settings:
+class SignerSettings:
     """Where the authority lives and whom it serves; durations are seconds."""
 
     system_namespace: str
@@ -73,7 +73,7 @@ class Signer:
     """One round at a time; `run` repeats it."""
 
     def __init__(
-        self, api: Api, settings: Settings, clock: Callable[[], float], metrics: TrustMetrics
+        self, api: Api, settings: SignerSettings, clock: Callable[[], float], metrics: TrustMetrics
     ) -> None:
         self._api = api
         self._settings = settings
@@ -210,7 +210,11 @@ def condition(kind: str, reason: str, message: str, now: datetime) -> dict[str, 
 
 
 def run(
-    api: Api, settings: Settings, clock: Callable[[], float], metrics: TrustMetrics, stop: threading.Event
+    api: Api,
+    settings: SignerSettings,
+    clock: Callable[[], float],
+    metrics: TrustMetrics,
+    stop: threading.Event,
 ) -> None:
     """Answer requests until `stop` is set; only the leader runs it. `clock` gives Unix seconds."""
     Signer(api, settings, clock, metrics).run(stop)

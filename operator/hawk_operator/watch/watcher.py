@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from hawk_operator.manager.health import Activity
     from hawk_operator.runtime.metrics import Metrics
-    from hawk_operator.runtime.settings import Settings
+    from hawk_operator.runtime.settings import OperatorSettings
     from hawk_operator.watch.event_handlers import Marks
 
 _log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Watcher:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: OperatorSettings,
         marks: Marks,
         metrics: Metrics,
         activity: Activity,
@@ -138,7 +138,7 @@ def in_cluster(environ: Mapping[str, str]) -> str:
     return f"https://{addresses.format(host, int(port))}" if host else ""
 
 
-def configured(settings: Settings) -> kopf.OperatorSettings:
+def configured(settings: OperatorSettings) -> kopf.OperatorSettings:
     """kopf's settings for watching and nothing else."""
     import kopf  # noqa: PLC0415
 

@@ -39,7 +39,7 @@ def signing(own, release, monkeypatch_context):
     with monkeypatch_context() as patch:
         patch.setenv("KUBECONFIG", str(kubeconfig))
         api = ClusterApi.connect(Gate())
-    settings = trust.Settings(release.namespace, release.namespace, poll=0.2)
+    settings = trust.SignerSettings(release.namespace, release.namespace, poll=0.2)
     stop = threading.Event()
     metrics = trust.TrustMetrics(CollectorRegistry())
     thread = threading.Thread(target=trust.run, args=(api, settings, time.time, metrics, stop))

@@ -19,7 +19,7 @@ from hawk_operator.reconcile.observe import Observer
 from hawk_operator.reconcile.pool import PoolReconciler
 from hawk_operator.reconcile.wiring import WiringReconciler
 from hawk_operator.runtime.metrics import Metrics
-from hawk_operator.runtime.settings import Settings
+from hawk_operator.runtime.settings import OperatorSettings
 from hawk_operator.runtime.workqueue import WorkQueue, pool_key
 from hawk_operator.workloads import children
 
@@ -95,7 +95,7 @@ def api() -> Api:
 
 @pytest.fixture
 def context(api: Api) -> Context:
-    settings, metrics = Settings(), Metrics()
+    settings, metrics = OperatorSettings(), Metrics()
     access: Any = SimpleNamespace(usable=lambda verb, kind, namespace="": kind.group != "keda.sh")
     snapshot = Snapshot(api, access, settings, clock=lambda: 5.0, wall=lambda: NOW)  # type: ignore[arg-type]
     return Context(

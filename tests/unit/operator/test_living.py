@@ -9,7 +9,7 @@ import pytest
 
 from hawk_operator.cache.snapshot import Snapshot
 from hawk_operator.kube.cluster_api import UnreachableError
-from hawk_operator.runtime.settings import Settings
+from hawk_operator.runtime.settings import OperatorSettings
 
 START = 1_800_000_000.0
 
@@ -24,7 +24,9 @@ class World:
         self.lists = 0
         access: Any = SimpleNamespace(usable=lambda verb, kind, namespace="": True)
         api: Any = SimpleNamespace(pages=self.pages)
-        self.snapshot = Snapshot(api, access, Settings(), clock=lambda: self.now, wall=lambda: self.now)
+        self.snapshot = Snapshot(
+            api, access, OperatorSettings(), clock=lambda: self.now, wall=lambda: self.now
+        )
 
     def pages(self, kind: object, namespace: str | None = None, labels: object = None) -> Any:
         self.lists += 1

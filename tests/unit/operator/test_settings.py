@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from hawk_operator.runtime.settings import SettingsError, parse
+from hawk_api.settings import SettingsError
+from hawk_operator.runtime.settings import OperatorSettings
+
+parse = OperatorSettings.read
 
 
-def test_flags_win_over_variables_over_defaults():
-    found = parse(["--resync=7"], {"HAWK_OPERATOR_RESYNC": "9", "HAWK_OPERATOR_NAMESPACE": "team"})
+def test_flags_win_over_variables_over_defaults(monkeypatch):
+    monkeypatch.setenv("HAWK_OPERATOR_RESYNC", "9")
+    monkeypatch.setenv("HAWK_OPERATOR_NAMESPACE", "team")
+    found = parse(["--resync=7"])
 
     assert (found.resync, found.namespace, found.system_namespace) == (7.0, "team", "hawk-system")
     assert found.identity
 
 
 def test_two_processes_have_two_identities_unless_told():
-    assert parse(["--identity=me"], {}).identity == "me"
-    assert "-" in parse([], {}).identity
+    assert parse(["--identity=me"]).identity == "me"
+    assert "-" in parse([]).identity
 
 
 @pytest.mark.parametrize(
@@ -33,14 +38,14 @@ def test_two_processes_have_two_identities_unless_told():
 )
 def test_bad_values_are_named(arguments, words):
     with pytest.raises(SettingsError) as caught:
-        parse(arguments, {})
+        parse(arguments)
     for word in words:
         assert word in str(caught.value)
 
 
 def test_unknown_flags_end_the_process_with_2(capsys):
     with pytest.raises(SystemExit) as caught:
-        parse(["--no-such-flag"], {})
+        parse(["--no-such-flag"])
 
     assert caught.value.code == 2
     assert "no-such-flag" in capsys.readouterr().err

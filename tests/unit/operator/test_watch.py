@@ -11,7 +11,7 @@ import pytest
 from hawk_operator.kube.resources import POOL
 from hawk_operator.manager.health import Activity
 from hawk_operator.runtime.metrics import Metrics
-from hawk_operator.runtime.settings import Settings
+from hawk_operator.runtime.settings import OperatorSettings
 from hawk_operator.watch.watcher import Watcher, in_cluster
 
 
@@ -30,7 +30,7 @@ def test_they_begin_for_a_user_without_a_name(monkeypatch):
     monkeypatch.setattr(pwd, "getpwuid", nameless)
     monkeypatch.setattr(kopf, "login_with_service_account", login)
     monkeypatch.setattr(kopf, "login_with_kubeconfig", login)
-    watcher = Watcher(Settings(), None, Metrics(), Activity(), [POOL])
+    watcher = Watcher(OperatorSettings(), None, Metrics(), Activity(), [POOL])
     watcher.start()
     try:
         began = logging_in.wait(30)

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from hawk_operator.kube.cluster_api import ConflictError, NotFoundError, UnreachableError
-from hawk_operator.trust import Lifetimes, Settings, TrustMetrics
+from hawk_operator.trust import Lifetimes, SignerSettings, TrustMetrics
 from hawk_operator.trust.signer import BUNDLE_KEY, Signer, has_condition
 
 from . import requests as make
 from .test_authority import trusted
 
-SETTINGS = Settings("hawk-system", "hawk-system", lifetimes=Lifetimes(certificate=timedelta(hours=24)))
+SETTINGS = SignerSettings("hawk-system", "hawk-system", lifetimes=Lifetimes(certificate=timedelta(hours=24)))
 NOW = 1_900_000_000.0
 
 
@@ -236,7 +236,7 @@ def test_the_loop_counts_a_failure_and_goes_on(caplog):
     api.fail_at = (1, True)
     registry = CollectorRegistry()
     stop = threading.Event()
-    quick = Settings("hawk-system", "hawk-system", poll=0.001)
+    quick = SignerSettings("hawk-system", "hawk-system", poll=0.001)
     loop = threading.Thread(target=Signer(api, quick, lambda: NOW, TrustMetrics(registry)).run, args=(stop,))
     loop.start()
     try:

@@ -12,7 +12,7 @@ ARGS ?=
 
 # Each writes files that are committed, and with --check fails where they are stale.
 GENERATORS := crds/hawk_api/generate.py agents/hawk_agent/protocol/generate.py \
-  operator/hawk_operator/status/reference.py tests/bench/policies/page.py charts/values_table.py docs/rooms.py
+  operator/hawk_operator/status/reference.py tests/bench/policies/page.py charts/values_table.py docs/rooms.py docs/options.py
 
 .PHONY: help
 help: ## list the targets

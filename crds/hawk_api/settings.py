@@ -151,7 +151,7 @@ def allowed(field: FieldInfo) -> str:
     if kind is bool:
         return "true or false"
     if get_origin(kind) is Literal:
-        return " or ".join(get_args(kind))
+        return " or ".join(", ".join(get_args(kind)).rsplit(", ", 1))
     bounds = {name: getattr(item, name) for item in field.metadata for name in _WORDS if hasattr(item, name)}
     if bounds.keys() == {"ge", "le"}:
         return f"{bounds['ge']:g} to {bounds['le']:g}"

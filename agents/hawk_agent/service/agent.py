@@ -30,7 +30,7 @@ from hawk_agent.service.pools import PoolTable, Usage
 from hawk_agent.service.requests import Requests
 from hawk_agent.service.reservations import Reservations
 from hawk_agent.service.sends import Outbound, Sends
-from hawk_agent.service.settings import PROTOCOL, Settings, host_id
+from hawk_agent.service.settings import PROTOCOL, AgentSettings, host_id
 from hawk_agent.streaming.receiver import Receiver
 from hawk_agent.streaming.table import LeaseTable
 from hawk_agent.supervision import TaskSupervisor
@@ -63,7 +63,7 @@ class Agent:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: AgentSettings,
         *,
         registry: TransportRegistry | None = None,
         reviewer: Reviewer | None = None,
@@ -199,7 +199,7 @@ class Agent:
             listen_host=host,
             advertised_host=addresses.parse(settings.advertise, 0).host if settings.advertise else host,
             data_port=settings.data_port,
-            rdma_devices=settings.rdma_devices,
+            rdma_devices=settings.rdma_device,
             rdma_gid_index=settings.rdma_gid_index,
             rails=settings.rails,
             strategy=settings.strategy,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from hawk_agent.errors import BadRequestError, SocketInUseError
+from hawk_agent.errors import SocketInUseError
 from hawk_agent.protocol import peer_pb2_grpc
 from hawk_agent.service import wire
 from hawk_api import addresses
@@ -15,15 +15,11 @@ if TYPE_CHECKING:
     import contextlib
 
     from hawk_agent.service.peers import PeerService
-    from hawk_agent.service.settings import Settings
+    from hawk_agent.service.settings import AgentSettings
 
 
-async def open_peers(settings: Settings, stack: contextlib.AsyncExitStack, service: PeerService) -> str:
+async def open_peers(settings: AgentSettings, stack: contextlib.AsyncExitStack, service: PeerService) -> str:
     """Serve peers; `stack` stops it. Returns the address that they are told, host:port."""
-    if settings.tls is None and not settings.insecure:
-        raise BadRequestError(
-            "no certificate: give --tls-cert, --tls-key and --tls-ca, or say --insecure for a test"
-        )
     server = grpc.aio.server(options=wire.SERVER_OPTIONS)
     peer_pb2_grpc.add_PeerServicer_to_server(service, server)
     wanted = addresses.parse(settings.listen)

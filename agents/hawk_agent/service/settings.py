@@ -1,13 +1,19 @@
-"""What an agent can be told, with units and defaults."""
+"""Settings of the agent process, and where its peers are."""
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
+from pydantic import AfterValidator, Field, PlainValidator, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from hawk_agent.errors import BadRequestError
 from hawk_agent.streaming.lease import Terms
+from hawk_api import addresses
+from hawk_api.settings import Names, NamesOption, ProcessSettings, TimeSpan, TimeSpanOption
 
 if TYPE_CHECKING:
     from hawk_agent.identity import Files
@@ -25,46 +31,172 @@ class PeerAddress:
     epoch: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """An agent's configuration. Times are seconds."""
+class FileMode(int):
+    """Permissions of a file, written in octal: 660."""
 
-    node: str
-    socket: Path
-    """Where engines connect."""
-    listen: str = "127.0.0.1:0"
-    """host:port of the peers' gRPC; port 0 takes a free one."""
-    data_port: int = 0
-    """Port of the TCP data path, on the same host."""
-    advertise: str = ""
-    """host or host:port that peers are told; empty means the listening one."""
-    metrics: str = "127.0.0.1:0"
-    tls: Files | None = None
-    """Certificate, key and trusted authorities; read again when they change."""
-    insecure: bool = False
-    peers: tuple[PeerAddress, ...] = ()
-    transports: tuple[str, ...] = ("shm", "tcp")
-    """Allowed data paths, best first."""
-    rdma_devices: tuple[str, ...] = ()
+    @classmethod
+    def parse(cls, value: str | int) -> Self:
+        """ValueError for a text that is no octal number, or a mode above 777."""
+        try:
+            mode = int(value, 8) if isinstance(value, str) else value
+        except ValueError:
+            mode = -1
+        if not 0 <= mode <= 0o777:
+            raise ValueError(f"{value!r} isn't an octal mode such as 660")
+        return cls(mode)
+
+    def __str__(self) -> str:
+        return f"{int(self):o}"
+
+
+def _address(text: str) -> str:
+    return str(addresses.parse(text))
+
+
+def _host(text: str) -> str:
+    if text:
+        addresses.parse(text, 0)
+    return text
+
+
+Address = Annotated[str, AfterValidator(_address)]
+Port = Annotated[int, Field(ge=0, le=65_535)]
+
+
+class AgentSettings(ProcessSettings):
+    """The HawkPool node agent."""
+
+    model_config = SettingsConfigDict(env_prefix="HAWK_AGENT_", cli_prog_name="hawk-agent")
+
+    node: Annotated[str, Field(min_length=1)]
+    """Name of this node."""
+    socket: Path = Path("/run/hawk/agent.sock")
+    """Where engines connect, and with .peer added agents of the same host."""
+    socket_mode: Annotated[FileMode, PlainValidator(FileMode.parse)] = FileMode(0o660)
+    """Permissions of that socket, in octal."""
+    engine_auth: Literal["token", "none"] = "none"
+    """Whether engines must show a token that is bound to their pod."""
+    listen: Address = "0.0.0.0:7400"
+    """host:port for peers; port 0 takes a free one."""
+    data_port: Port = 0
+    """Port of the TCP data path, on the same host; 0 takes a free one."""
+    advertise: Annotated[str, AfterValidator(_host)] = ""
+    """host or host:port that peers are told; empty is the listening one."""
+    metrics: Address = "0.0.0.0:9400"
+    """host:port of /metrics, /healthz and /readyz."""
+    metrics_port: Annotated[int | None, Field(ge=0, le=65_535)] = None
+    """Port alone, in place of the one in --metrics."""
+    transports: NamesOption = Names(("shm", "tcp"))
+    """Allowed data paths, best first: verbs, shm, tcp, nixl, or one of another package."""
+    rdma_device: NamesOption = Names()
     """RDMA devices for verbs, a rail each, best first; empty takes every one with a port that is up."""
-    rdma_gid_index: int | None = None
-    """Index in the ports' GID tables; None takes a routable RoCE v2 one."""
-    rails: int = 0
-    """Rails that one transfer uses at most; 0 uses all."""
-    strategy: str = "auto"
+    rdma_gid_index: Annotated[int | None, Field(ge=0, le=255)] = None
+    """Index in their GID tables; without, a routable RoCE v2 one."""
+    rails: Annotated[int, Field(ge=0, le=16)] = 0
+    """Rails that one transfer over verbs uses at most; 0 uses all."""
+    strategy: Literal[
+        "auto", "gather-writes", "contiguous", "scatter-reads", "tile-then-send", "send-then-tile"
+    ] = "auto"
     """How bytes go over verbs; auto takes what the cost model finds cheapest."""
     host_id: str = ""
-    """The machine's identity; empty reads it from the kernel."""
-    socket_mode: int = 0o660
-    copy_threads: int = 4
-    terms: Terms = field(default_factory=Terms)
-    """Defaults; a reservation may ask for other graces."""
-    layer_timeout: float = 120.0
-    """The longest wait for a layer to be complete."""
+    """Identity of this machine; empty reads it from the kernel. Agents with the same one share memory."""
+    copy_threads: Annotated[int, Field(ge=1, le=64)] = 4
+    """Threads for each of sending, receiving and hashing."""
+    grant: TimeSpanOption = TimeSpan(60.0)
+    """From a lease's grant to the first word of the sender."""
+    stall: TimeSpanOption = TimeSpan(10.0)
+    """Between two signs of life of a sender."""
+    grace: TimeSpanOption = TimeSpan(0.2)
+    """From complete to the first question whether the receiver still means it; a reservation may differ."""
+    max_grace: TimeSpanOption = TimeSpan(30.0)
+    """The longest hold of a source after its transfer is complete; likewise."""
+    layer_timeout: TimeSpanOption = TimeSpan(120.0)
+    """The longest wait for an engine to say that a layer is complete."""
+    tls_cert: Path | None = None
+    """Certificate file (PEM)."""
+    tls_key: Path | None = None
+    """Its key."""
+    tls_ca: Path | None = None
+    """Certificates that peers are trusted by. The three files are read again when they change."""
+    insecure: bool = False
+    """Peers without TLS: anybody on the network may write to this node's leases. For tests."""
+    identity: Literal["files", "kubernetes"] = "files"
+    """Where the certificate is from: the files as they are, or the cluster, which renews it in time."""
+    system_namespace: str = "hawk-system"
+    """Namespace of HawkPool's Leases and trust."""
+    peer: NamesOption = Names()
+    """[NODE=]HOST:PORT of a peer; may be repeated."""
+    kube: bool = True
+    """Publish a HawkNode and take peers from it."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least level that is logged."""
 
-    def replace(self, **changes: object) -> Settings:
-        """A copy with other values."""
-        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+    @cached_property
+    def terms(self) -> Terms:
+        """How long a lease may stay where it is, unless a reservation asks for other graces."""
+        return Terms(float(self.grant), float(self.stall), float(self.grace), float(self.max_grace))
+
+    @cached_property
+    def peers(self) -> tuple[PeerAddress, ...]:
+        """Peers that are known beforehand."""
+        split = (text.rpartition("=") for text in self.peer)
+        return tuple(PeerAddress(_address(address), node) for node, _, address in split)
+
+    @cached_property
+    def tls(self) -> Files | None:
+        """Certificate, key and trusted authorities; None without TLS."""
+        if not (self.tls_cert and self.tls_key and self.tls_ca):
+            return None
+        from hawk_agent.identity import Files  # noqa: PLC0415 -- cryptography, with TLS only
+
+        return Files(self.tls_cert, self.tls_key, self.tls_ca)
+
+    @property
+    def metrics_address(self) -> str:
+        """host:port of /metrics."""
+        given = addresses.parse(self.metrics)
+        return str(given if self.metrics_port is None else given._replace(port=self.metrics_port))
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        host = addresses.parse(self.listen).host
+        if not self.advertise and host in {"0.0.0.0", "::"} and (self.kube or self.peer):  # noqa: S104 -- compared, not bound
+            raise ValueError(f"--advertise: missing; peers can't connect to {host}, give this node's address")
+        return self
+
+    @model_validator(mode="after")
+    def _trusted(self) -> Self:
+        given = [bool(file) for file in (self.tls_cert, self.tls_key, self.tls_ca)]
+        if not any(given):
+            if not self.insecure:
+                raise ValueError(
+                    "--tls-cert, --tls-key, --tls-ca: missing; give them, or --insecure for a test"
+                )
+            if self.identity == "kubernetes":
+                raise ValueError(
+                    "--identity kubernetes: give --tls-cert, --tls-key and --tls-ca, where the files shall be"
+                )
+        elif not all(given):
+            raise ValueError("--tls-cert, --tls-key, --tls-ca: give all three")
+        elif self.insecure:
+            raise ValueError("--insecure: contradicts --tls-cert; leave one out")
+        return self
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for text in self.peer:
+            node, _, address = text.rpartition("=")
+            if self.tls_cert and not node:
+                raise ValueError(f"--peer {text}: with TLS the peer's node is checked; write NODE={text}")
+            try:
+                addresses.parse(address)
+            except ValueError as error:
+                raise ValueError(f"--peer: {error}") from error
+        try:
+            assert self.terms
+        except BadRequestError as error:
+            raise ValueError(f"--grace, --max-grace: {error}") from error
+        return self
 
 
 def host_id() -> str:

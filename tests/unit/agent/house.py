@@ -14,7 +14,7 @@ from hawk_agent.client import Engine, allocate
 from hawk_agent.layouts import Layout, compile_nest
 from hawk_agent.service.agent import Agent
 from hawk_agent.service.links import State
-from hawk_agent.service.settings import PeerAddress, Settings
+from hawk_agent.service.settings import AgentSettings, PeerAddress
 
 if TYPE_CHECKING:
     import mmap
@@ -94,9 +94,8 @@ class House:
     stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
     async def agent(self, node: str, registry: TransportRegistry | None = None, **changes: Any) -> Agent:
-        settings = Settings(
-            node=node, socket=self.folder / f"{node}.sock", insecure=True, peers=(), copy_threads=2
-        ).replace(**changes)
+        quiet = {"listen": "127.0.0.1:0", "metrics": "127.0.0.1:0", "insecure": True, "copy_threads": 2}
+        settings = AgentSettings(node=node, socket=self.folder / f"{node}.sock", **quiet | changes)
         agent = Agent(settings, registry=registry)
         await agent.start()
         self.agents[node] = agent

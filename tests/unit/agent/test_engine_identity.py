@@ -11,7 +11,7 @@ from hawk_agent.errors import EngineRefusedError
 from hawk_agent.kube.tokens import AUDIENCE, pod_of
 from hawk_agent.service.agent import Agent
 from hawk_agent.service.engine_identity import EnginePod
-from hawk_agent.service.settings import Settings
+from hawk_agent.service.settings import AgentSettings
 
 from .house import GEOMETRY, ROWS, off, open_cache
 
@@ -38,7 +38,9 @@ class Known:
 
 async def connect(folder: Path, token: str | None) -> str:
     """Register as default/llama's worker decode-0; the error's words, or ""."""
-    settings = Settings(node="npu", socket=folder / "a.sock", insecure=True, copy_threads=1)
+    settings = AgentSettings(
+        node="npu", socket=folder / "a.sock", listen="127.0.0.1:0", insecure=True, copy_threads=1
+    )
     agent = Agent(settings, reviewer=Known())
     await agent.start()
     file = folder / "token"

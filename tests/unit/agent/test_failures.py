@@ -19,7 +19,7 @@ from hawk_agent.errors import (
     TransferFailedError,
 )
 from hawk_agent.protocol import engine_pb2
-from hawk_agent.streaming.lease import State, Terms
+from hawk_agent.streaming.lease import State
 from hawk_agent.transfer.outcome import Outcome
 from tests.support.faults import FAULTS, faulty
 from tests.support.mock_transport import MockTransport
@@ -335,7 +335,7 @@ async def test_a_grace_that_is_never_answered_expires_on_both_sides(house: House
 
 
 async def test_a_grant_that_nobody_uses_expires(house: House) -> None:
-    await house.agent("npu", terms=Terms(grant=0.2))
+    await house.agent("npu", grant=0.2)
     engine = await house.engine("npu")
     await house.cache(engine, "kv", TILES, GEOMETRY | TILE, "decode")
     lease = await off(engine.reserve, "kv", "r1")

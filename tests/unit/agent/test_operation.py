@@ -13,12 +13,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from hawk_agent import errors
 from hawk_agent.kube import publisher, status
 from hawk_agent.layouts import Layout
-from hawk_agent.main import UsageError, parser, settings
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.service.handshake import Problem
 from hawk_agent.service.http import HttpServer
 from hawk_agent.service.links import Facts, State
+from hawk_agent.service.settings import AgentSettings
 from hawk_api.reasons import Reason
+from hawk_api.settings import SettingsError
 from hawk_api.v1alpha1.hawknode import HawkNodeStatus
 from tests.unit.agent.house import House, off
 
@@ -133,7 +134,7 @@ TEST = f"{LOCAL} --insecure"
         ("--node a --listen 1:2:3 --insecure", "--listen: '1:2:3' has colons"),
         (f"{TEST} --peer x", "--peer: 'x' has no port"),
         (f"{TEST} --grace 40s", "grace 40.0 s must be"),
-        (f"{TEST} --grace 5", "--grace, --max-grace: '5'"),
+        (f"{TEST} --grace 5", "--grace: '5'"),
         (f"{TEST} --data-port many", "--data-port: 'many'"),
         (f"{TEST} --socket-mode rw", "--socket-mode: 'rw'"),
         (
@@ -143,8 +144,8 @@ TEST = f"{LOCAL} --insecure"
     ],
 )
 def test_options_that_can_not_be_right_are_refused_by_name(options: str, message: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        settings(parser().parse_args(options.split()))
+    with pytest.raises(SettingsError) as caught:
+        AgentSettings.read(options.split())
 
     assert message in str(caught.value)
 
@@ -161,10 +162,10 @@ def test_options_become_settings() -> None:
         "--metrics-port",
         "9",
     ]
-    made = settings(parser().parse_args(options))
+    made = AgentSettings.read(options)
 
     assert (made.peers[0].node, made.peers[0].address) == ("b", "[::1]:7400")
-    assert made.metrics.endswith(":9")
+    assert made.metrics_address.endswith(":9")
 
 
 async def test_an_unknown_transport_is_refused_and_nothing_stays_open(house: House) -> None:

@@ -22,7 +22,6 @@ from hawk_agent.protocol import common_pb2, engine_pb2, peer_pb2
 from hawk_agent.service import handshake
 from hawk_agent.service.links import State
 from hawk_agent.service.settings import PeerAddress
-from hawk_agent.streaming.lease import Terms
 from hawk_agent.transfer.outcome import Outcome
 from hawk_api.addresses import parse
 from hawk_api.certificates import server_name
@@ -152,7 +151,7 @@ async def _push_when_wired(source: Cache, ticket: bytes, events: list[int]) -> T
 
 
 async def test_a_hundred_transfers_cut_off_leave_nothing_behind(house: House) -> None:
-    source, destination = await house.pair("tcp", terms=Terms(grant=5))
+    source, destination = await house.pair("tcp", grant=5)
     await success(source, destination)
     await eventually(lambda: len(house.agents["npu"].table) == 0)
     gpu, npu = house.agents["gpu"], house.agents["npu"]
@@ -273,10 +272,15 @@ def _certificates(folder: Path, *nodes: str) -> dict[str, Files]:
     return found
 
 
+def _tls(files: Files) -> dict[str, object]:
+    paths = {"tls_cert": files.certificate, "tls_key": files.key, "tls_ca": files.authority}
+    return {**paths, "insecure": False}
+
+
 async def test_mutual_tls_lets_in_whom_the_certificate_names_and_nobody_else(house: House) -> None:
     files = _certificates(house.folder, "gpu", "npu", "thief")
     for node in ("gpu", "npu"):
-        await house.agent(node, tls=files[node], insecure=False)
+        await house.agent(node, **_tls(files[node]))
     await house.wire(("gpu", "npu"))
     source = await house.cache(await house.engine("gpu"), "kv", ROWS, GEOMETRY, "prefill")
     destination = await house.cache(await house.engine("npu"), "kv", TILES, GEOMETRY | TILE, "decode")
@@ -285,7 +289,7 @@ async def test_mutual_tls_lets_in_whom_the_certificate_names_and_nobody_else(hou
 
     # A right certificate of another node, and none at all.
     npu = PeerAddress(house.agents["npu"].address, "npu")
-    liar = await house.agent("gpu2", tls=files["thief"], insecure=False)
+    liar = await house.agent("gpu2", **_tls(files["thief"]))
     plain = await house.agent("plain")
     for agent in (liar, plain):
         agent.links.wire([npu])
@@ -295,7 +299,7 @@ async def test_mutual_tls_lets_in_whom_the_certificate_names_and_nobody_else(hou
 
 
 async def test_without_a_certificate_the_agent_says_what_to_give(house: House) -> None:
-    with pytest.raises(Exception, match="no certificate: give --tls-cert"):
+    with pytest.raises(Exception, match="--tls-cert, --tls-key, --tls-ca: missing; give them"):
         await house.agent("npu", insecure=False)
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from hawk_agent.service.links import State
 from hawk_agent.service.settings import PeerAddress
-from hawk_agent.streaming.lease import Terms
 from hawk_agent.transfer.outcome import Outcome
 
 from .house import GEOMETRY, ROWS, TILE, TILES, House, eventually, house, off
@@ -70,9 +69,9 @@ def state(built: House) -> State:
 
 async def test_a_swallowed_link_is_lost_its_transfer_ends_and_it_is_proved_again(tmp_path: Path) -> None:
     async with house(tmp_path) as built:
-        terms = Terms(grant=20, stall=2, grace=0.2, max_grace=2)
-        gpu = await built.agent("gpu", transports=("shm",), terms=terms)
-        npu = await built.agent("npu", transports=("shm",), terms=terms)
+        terms = {"grant": 20, "stall": 2, "grace": 0.2, "max_grace": 2}
+        gpu = await built.agent("gpu", transports=("shm",), **terms)
+        npu = await built.agent("npu", transports=("shm",), **terms)
         hole = Hole(npu.address)
         gpu.links.wire([PeerAddress(await hole.start(), "npu")])
         try:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hawk_agent.main import parser
 from hawk_agent.metrics import Metrics
 from hawk_agent.plans import Limits
+from hawk_agent.service.settings import AgentSettings
 from hawk_agent.transfer.outcome import Outcome
 from hawk_agent.transports import nixl
 from hawk_agent.transports.verbs import (
@@ -22,6 +22,7 @@ from hawk_agent.transports.verbs import (
     registration,
     strategy,
 )
+from hawk_api.settings import flag
 from hawk_cli.commands import bench, layout
 
 ROOT = Path(__file__).parents[3]
@@ -95,7 +96,7 @@ def test_the_access_flags_are_those_of_each_role():
 
 
 def test_every_option_and_command_is_there():
-    agent = {option for action in parser()._actions for option in action.option_strings}
+    agent = {flag(name) for name in AgentSettings.model_fields}
     (line,) = re.findall(r"\$ hawk-agent ([^\n]*)", TEXT)
 
     assert set(re.findall(r"--[\w-]+", line)) <= agent

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hawk_agent.service.agent import Agent
 from hawk_agent.service.links import State
-from hawk_agent.service.settings import PeerAddress, Settings
+from hawk_agent.service.settings import AgentSettings, PeerAddress
 
 PROOF_SECONDS = 60.0
 
@@ -35,7 +35,8 @@ async def proved(agent: Agent, node: str) -> str:
 
 
 async def main(node: str, socket: Path) -> None:
-    agent = Agent(Settings(node=node, socket=socket, insecure=True, transports=("nixl",), copy_threads=2))
+    listen = {"listen": "127.0.0.1:0", "insecure": True}
+    agent = Agent(AgentSettings(node=node, socket=socket, transports=("nixl",), copy_threads=2, **listen))
     await agent.start()
     say(address=agent.address, transports=sorted(agent.transports))
     while line := await asyncio.to_thread(sys.stdin.readline):

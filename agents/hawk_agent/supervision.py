@@ -152,3 +152,12 @@ async def first_ended(*works: Coroutine[Any, Any, None]) -> None:
     for task in done:
         if not task.cancelled():
             task.result()
+
+
+def being_cancelled() -> bool:
+    """Whether the current task was asked to end.
+
+    A call of a channel that is closed underneath raises CancelledError, too, and then nobody asked for it.
+    """
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

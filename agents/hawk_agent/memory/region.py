@@ -46,6 +46,11 @@ class Region:
         """Bytes mapped."""
         return len(self.memory)
 
+    def is_memory(self, descriptor: int) -> bool:
+        """Whether a descriptor is of this region's memory."""
+        one, other = os.fstat(descriptor), os.fstat(self.descriptor)
+        return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+
     def retain(self) -> None:
         """A lease or transfer starts to use it."""
         if self.retired:

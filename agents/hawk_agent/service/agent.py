@@ -181,7 +181,13 @@ class Agent:
                 sends=self.sends,
             )
 
-        engines = EngineServer(settings.socket, settings.socket_mode, self.metrics, requests)
+        engines = EngineServer(
+            settings.socket,
+            settings.socket_mode,
+            metrics=self.metrics,
+            requests=requests,
+            supervisor=self.supervisor,
+        )
         await engines.start()
         self._stack.push_async_callback(engines.close)
         log.info("agent of %s, epoch %s, peers at %s, engines at %s", settings.node, self.identity.epoch,
@@ -195,6 +201,7 @@ class Agent:
             sending=self._pools[0],
             receiving=self._pools[1],
             metrics=self.metrics,
+            supervisor=self.supervisor,
             socket=settings.socket,
             listen_host=host,
             advertised_host=addresses.parse(settings.advertise, 0).host if settings.advertise else host,

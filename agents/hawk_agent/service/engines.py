@@ -11,12 +11,14 @@ import asyncio
 import contextlib
 import functools
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
 from hawk_agent.errors import FrameError, HawkAgentError, LimitReachedError, TransferFailedError
 from hawk_agent.net import sockets
+from hawk_agent.net.accepting import MAX_STRANGERS, Acceptor
 from hawk_agent.protocol import engine_pb2, framing
 
 if TYPE_CHECKING:
@@ -26,12 +28,15 @@ if TYPE_CHECKING:
 
     from hawk_agent.metrics import Metrics
     from hawk_agent.service.requests import Requests
+    from hawk_agent.supervision import Duty, TaskSupervisor
 
     MakeRequests = Callable[[object], Requests]
 
 log = logging.getLogger(__name__)
 
 MAX_ENGINES = 256
+HELLO_SECONDS = 5.0
+"""In which a connection must have said who it is."""
 MAX_REQUESTS = 512
 """Requests of one connection that run at once."""
 MAX_REPLIES = 2048
@@ -41,53 +46,68 @@ MAX_REPLIES = 2048
 class EngineServer:
     """Accepts engines at a path; `requests` makes what answers one connection, which owns what it makes."""
 
-    def __init__(self, path: Path, mode: int, metrics: Metrics, requests: MakeRequests) -> None:
+    def __init__(
+        self,
+        path: Path,
+        mode: int,
+        *,
+        metrics: Metrics,
+        requests: MakeRequests,
+        supervisor: TaskSupervisor,
+    ) -> None:
+        self._supervisor = supervisor
         self._metrics = metrics
         self._requests = requests
         self._path = path
         self._mode = mode
         self._listener: socket.socket | None = None
-        self._accepting: asyncio.Task[None] | None = None
-        self._connections: dict[EngineConnection, asyncio.Task[None]] = {}
+        self._acceptor: Acceptor | None = None
+        self._connections: dict[EngineConnection, Duty] = {}
 
     async def start(self) -> None:
         """Listen. SocketInUseError when another process does."""
         self._listener = sockets.listen_unix(self._path, mode=self._mode)
-        self._accepting = asyncio.create_task(self._accept(self._listener), name="engines")
+        self._acceptor = Acceptor("engines", self._listener, self._admit, self._supervisor)
 
-    async def _accept(self, listener: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                client, _ = await loop.sock_accept(listener)
-            except OSError as error:  # out of descriptors: those that are open go on
-                log.warning("an engine could not be accepted: %s", error)
-                await asyncio.sleep(0.2)
-                continue
-            if len(self._connections) >= MAX_ENGINES:
-                client.close()
-                continue
-            client.setblocking(False)
-            connection = EngineConnection(client, self._metrics, self._requests)
-            task = asyncio.create_task(connection.run(), name="engine")
-            self._connections[connection] = task
-            task.add_done_callback(functools.partial(self._gone, connection))
-            self._metrics.engines.set(len(self._connections))
+    def _admit(self, client: socket.socket) -> None:
+        """Serve one more. Silent ones make room for it, engines don't."""
+        strangers = [connection for connection in self._connections if not connection.greeted]
+        if len(strangers) >= MAX_STRANGERS:
+            strangers[0].hang_up()
+        if len(self._connections) - len(strangers) >= MAX_ENGINES:
+            client.close()
+            return
+        connection = EngineConnection(client, self._metrics, self._requests)
+        duty = self._supervisor.finish("serving an engine", connection.run)
+        self._connections[connection] = duty
+        duty.done.add_done_callback(functools.partial(self._gone, connection))
+        self._metrics.engines.set(len(self._connections))
 
-    def _gone(self, connection: EngineConnection, _: asyncio.Task[None]) -> None:
+    def _gone(self, connection: EngineConnection, _: asyncio.Future[None]) -> None:
         self._connections.pop(connection, None)
         self._metrics.engines.set(len(self._connections))
 
     async def close(self) -> None:
         """Stop accepting, and let every connection end as if its engine had gone."""
-        if self._accepting is not None:
-            self._accepting.cancel()
-            await asyncio.gather(self._accepting, return_exceptions=True)
+        if self._acceptor is not None:
+            self._acceptor.close()
         for connection in self._connections:
             connection.hang_up()
-        await asyncio.gather(*self._connections.values(), return_exceptions=True)
+        await asyncio.gather(*(duty.done for duty in self._connections.values()), return_exceptions=True)
         if self._listener is not None:
             sockets.close_unix(self._listener, self._path)
+
+
+@dataclass(slots=True)
+class _Message:
+    """A request with the descriptors that came with it; whoever takes one removes it from the list."""
+
+    request: engine_pb2.Request
+    descriptors: list[int]
+
+    def close(self) -> None:
+        framing.close_all(self.descriptors)
+        self.descriptors.clear()
 
 
 class EngineConnection:
@@ -98,27 +118,36 @@ class EngineConnection:
         self._client = client
         self._decoder = framing.Decoder()
         self._descriptors = framing.Descriptors()
-        self._messages: asyncio.Queue[engine_pb2.Request | FrameError | None] = asyncio.Queue()
+        self._messages: asyncio.Queue[_Message | FrameError | None] = asyncio.Queue()
         self._replies: asyncio.Queue[engine_pb2.Reply] = asyncio.Queue(MAX_REPLIES)
-        self._requests = requests(self)
-        self._running: set[asyncio.Task[None]] = set()
+        self._requests = requests(object())  # known by it in what outlives the connection
+        self._running: dict[asyncio.Task[None], _Message] = {}
+        self._writing: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Serve until the engine goes, or says what is no message."""
-        loop = asyncio.get_running_loop()
-        loop.add_reader(self._client, self._readable)
-        writing = asyncio.create_task(self._write())
-        try:
-            await self._serve()
-        finally:
-            loop.remove_reader(self._client)
-            await self._flush(writing)
-            for task in (writing, *self._running):
-                task.cancel()
-            await asyncio.gather(writing, *self._running, return_exceptions=True)
-            self._drop_unserved()
-            self._client.close()
-            await self._requests.close()
+        """Serve until the engine goes, or says what is no message. Begun again, it only ends what is left."""
+        if self._writing is None:
+            asyncio.get_running_loop().add_reader(self._client, self._readable)
+            self._writing = asyncio.create_task(self._write())
+            self._writing.add_done_callback(lambda _: self.hang_up())
+            silence = asyncio.get_running_loop().call_later(HELLO_SECONDS, self._leave_silent)
+            try:
+                await self._serve()
+            finally:
+                silence.cancel()
+        self.hang_up()
+        await self._flush(self._writing)
+        tasks = (self._writing, *self._running)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        self._drop_unserved()
+        await self._requests.close()
+        self._client.close()
+
+    def _leave_silent(self) -> None:
+        if not self.greeted and not self._running:
+            self._stop_reading(FrameError(f"no hello within {HELLO_SECONDS:g} s"))
 
     def _readable(self) -> None:
         """Take what has come. Runs in the loop; never blocks."""
@@ -147,15 +176,19 @@ class EngineConnection:
         if self._descriptors and not self._decoder.pending:
             raise FrameError(f"{len(self._descriptors)} descriptors came that no message claims")
 
-    def _parse(self, frame: bytes) -> engine_pb2.Request:
+    def _parse(self, frame: bytes) -> _Message:
         try:
             request = engine_pb2.Request.FromString(frame)
         except DecodeError as error:
             raise FrameError(f"a frame of {len(frame)} bytes is no request ({error})") from error
         if request.WhichOneof("body") is None:
             raise FrameError("a request without a body, or of a kind that this agent doesn't know")
-        self._requests.descriptors[request.id] = self._descriptors.take(request.descriptors)
-        return request
+        return _Message(request, self._descriptors.take(request.descriptors))
+
+    @property
+    def greeted(self) -> bool:
+        """Whether it has said who it is."""
+        return self._requests.greeted
 
     def hang_up(self) -> None:
         """End the connection from this side."""
@@ -177,21 +210,29 @@ class EngineConnection:
                 self.reply(_failure(0, message))
                 return
             if len(self._running) >= MAX_REQUESTS:
-                framing.close_all(self._requests.descriptors.pop(message.id, []))
+                message.close()
                 self.reply(
                     _failure(
-                        message.id,
+                        message.request.id,
                         LimitReachedError(f"{MAX_REQUESTS} requests run already; wait for replies"),
                     )
                 )
                 continue
             task = asyncio.create_task(self._answer(message))
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            self._running[task] = message
+            task.add_done_callback(self._answered)
 
-    async def _answer(self, request: engine_pb2.Request) -> None:
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        """A request that was cut off is told so, and what came with it and wasn't taken is closed."""
+        message = self._running.pop(task)
+        message.close()
+        if task.cancelled():
+            self.reply(_failure(message.request.id, HawkAgentError("the request was cut off; ask again")))
+
+    async def _answer(self, message: _Message) -> None:
+        request = message.request
         try:
-            reply = await self._requests.answer(request)
+            reply = await self._requests.answer(request, message.descriptors)
         except HawkAgentError as error:
             reply = _failure(request.id, error)
         except Exception as error:
@@ -222,9 +263,10 @@ class EngineConnection:
 
     def _drop_unserved(self) -> None:
         self._descriptors.close()
-        for descriptors in self._requests.descriptors.values():
-            framing.close_all(descriptors)
-        self._requests.descriptors.clear()
+        while not self._messages.empty():
+            message = self._messages.get_nowait()
+            if isinstance(message, _Message):
+                message.close()
 
 
 def _failure(request: int, error: HawkAgentError) -> engine_pb2.Reply:

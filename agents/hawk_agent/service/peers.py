@@ -126,7 +126,8 @@ class PeerService(peer_pb2_grpc.PeerServicer):
         try:
             held = self._table.get(request.lease)
         except UnknownLeaseError:
-            return peer_pb2.InquireReply(epoch=epoch, outcome=Outcome.EXPIRED.wire)
+            outcome = self._table.outcome(request.lease)
+            return peer_pb2.InquireReply(epoch=epoch, outcome=outcome.wire)
         lease = held.lease
         if held.generation != request.generation or request.epoch != epoch:
             return peer_pb2.InquireReply(epoch=epoch, outcome=Outcome.STALE_EPOCH.wire)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import TYPE_CHECKING, TypeVar
 
 from hawk_agent.errors import (
@@ -13,36 +14,33 @@ from hawk_agent.errors import (
     VersionMismatchError,
 )
 from hawk_agent.protocol import engine_pb2
-from hawk_agent.protocol.framing import close_all
 from hawk_agent.service.engine_identity import check_node, check_register
 from hawk_agent.service.settings import PROTOCOL
 from hawk_agent.streaming.lease import State
-from hawk_agent.streaming.report import Report
+from hawk_agent.streaming.report import ReportStore
+from hawk_agent.transfer import translation as translations
 from hawk_agent.transfer.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from hawk_agent.memory.region import Region
     from hawk_agent.protocol import peer_pb2
     from hawk_agent.service.engine_identity import EnginePod, Reviewer
     from hawk_agent.service.engine_memory import EngineMemory
     from hawk_agent.service.reservations import Reservations
     from hawk_agent.service.sends import Sends
     from hawk_agent.streaming.receiver import Receiver
+    from hawk_agent.streaming.report import Report
     from hawk_agent.streaming.sender import Outgoing
-    from hawk_agent.streaming.table import Held
+    from hawk_agent.streaming.table import LeaseRecord
 
 T = TypeVar("T")
 MAX_WAIT_SECONDS = 600.0
-MAX_TRANSFERS = 4096
-"""Transfers of one engine whose reports are kept; the oldest finished one goes first."""
 
 
 class Requests:
-    """The requests of one connection, `owner`. Without a reviewer no engine has to show a token.
-
-    `descriptors` are those received and not yet handed to their request.
-    """
+    """The requests of one connection, `owner`. Without a reviewer no engine has to show a token."""
 
     def __init__(
         self,
@@ -64,10 +62,12 @@ class Requests:
         self._sends = sends
         self._regions: set[str] = set()
         self._transfers: dict[int, Outgoing] = {}
+        """Those under way."""
+        self._reports = ReportStore()
+        self._registering = asyncio.Lock()
         self._made = 0
-        self._greeted = False
+        self.greeted = False
         self._pod: EnginePod | None = None
-        self.descriptors: dict[int, list[int]] = {}
         self._handlers: dict[str, Callable[[engine_pb2.Request, list[int]], Awaitable[engine_pb2.Reply]]] = {
             "hello": self._hello,
             "register": self._register,
@@ -82,27 +82,22 @@ class Requests:
             "decline": self._decline,
         }
 
-    async def answer(self, request: engine_pb2.Request) -> engine_pb2.Reply:
-        """Do one request. HawkAgentError says what is wrong with it. Descriptors that it doesn't take are
-        closed."""
-        descriptors = self.descriptors.pop(request.id, [])
+    async def answer(self, request: engine_pb2.Request, descriptors: list[int]) -> engine_pb2.Reply:
+        """Do one request. HawkAgentError says what is wrong with it. It removes the descriptors that it
+        takes."""
         body = request.WhichOneof("body")
         assert body is not None
-        try:
-            if not self._greeted and body != "hello":
-                raise VersionMismatchError(
-                    "the first request of a connection is hello, with the protocol's version"
-                )
-            reply = await self._handlers[body](request, descriptors)
-        finally:
-            close_all(descriptors)
+        if not self.greeted and body != "hello":
+            raise VersionMismatchError(
+                "the first request of a connection is hello, with the protocol's version"
+            )
+        reply = await self._handlers[body](request, descriptors)
         reply.id = request.id
         return reply
 
     async def close(self) -> None:
         """The engine is gone: end its leases and transfers safely, then let its regions go."""
-        outgoing = [transfer for transfer in self._transfers.values() if not transfer.result.done()]
-        for transfer in outgoing:
+        for transfer in tuple(self._transfers.values()):
             transfer.leave(Outcome.ENGINE_LOST, "the prefill engine closed its connection", wait=True)
         ends = [
             self._receiver.end(held, Outcome.ENGINE_LOST, "the decode engine closed its connection")
@@ -123,7 +118,7 @@ class Requests:
         if self._reviewer is not None:
             self._pod = await self._reviewer.review(request.hello.token)
             check_node(self._pod, identity.node)
-        self._greeted = True
+        self.greeted = True
         return engine_pb2.Reply(
             welcome=engine_pb2.Welcome(
                 protocol=PROTOCOL, version=identity.version, node=identity.node, epoch=identity.epoch
@@ -135,11 +130,23 @@ class Requests:
             raise BadRequestError(f"register takes one descriptor, the memory; {len(descriptors)} came")
         if self._pod is not None:
             check_register(self._pod, request.register)
-        region = await self._memory.register(descriptors[0], request.register)
-        self._regions.add(region.name)
+        async with self._registering:  # one after the other: a repeated request finds the first one's region
+            region = self._registered(request.register, descriptors[0])
+            if region is None:
+                region = await self._memory.register(descriptors[0], request.register)
+                self._regions.add(region.name)
         return engine_pb2.Reply(
             registered=engine_pb2.Registered(bytes=region.nbytes, fingerprint=region.layout.fingerprint)
         )
+
+    def _registered(self, request: engine_pb2.Register, descriptor: int) -> Region | None:
+        """The region that an earlier request of the same words and memory made, whose answer got lost."""
+        if request.region not in self._regions:
+            return None
+        region = self._memory.get(request.region)
+        same = (region.pool, region.group, region.worker) == (request.pool, request.group, request.worker)
+        layout = translations.from_wire(request.layout)
+        return region if same and region.layout == layout and region.is_memory(descriptor) else None
 
     async def _unregister(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
         name = self._own(request.unregister.region)
@@ -161,33 +168,36 @@ class Requests:
         descriptors.clear()  # push takes them over, whatever comes
         outgoing = self._sends.push(request.push, events, self._own)
         self._made += 1
-        self._forget_old()
         self._transfers[self._made] = outgoing
+        outgoing.result.add_done_callback(functools.partial(self._keep_report, self._made))
         return engine_pb2.Reply(pushed=engine_pb2.Pushed(transfer=self._made))
 
-    def _forget_old(self) -> None:
-        if len(self._transfers) < MAX_TRANSFERS:
-            return
-        for number, transfer in self._transfers.items():
-            if transfer.result.done():
-                del self._transfers[number]
-                return
+    def _keep_report(self, number: int, result: asyncio.Future[Report]) -> None:
+        """Of a finished transfer nothing else is kept."""
+        del self._transfers[number]
+        self._reports.add(number, result.result())
 
     async def _await_transfer(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
-        transfer = self._transfer(request.await_transfer.transfer)
-        report = await _within(
-            asyncio.shield(transfer.result), request.await_transfer.timeout_ms, "the transfer"
-        )
-        return engine_pb2.Reply(ended=report.to_wire())
+        asked = request.await_transfer
+        return await self._ended(asked.transfer, asked.timeout_ms, "the transfer")
 
     async def _abort_transfer(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
-        transfer = self._transfer(request.abort_transfer.transfer)
-        if not transfer.result.done():
-            transfer.abort(
-                Outcome.ABORTED_BY_SENDER, request.abort_transfer.reason or "the prefill engine gave up"
-            )
-        report = await _within(asyncio.shield(transfer.result), 0, "the end of the transfer")
-        return engine_pb2.Reply(ended=report.to_wire())
+        asked = request.abort_transfer
+        transfer = self._transfers.get(asked.transfer)
+        if transfer is not None:
+            transfer.abort(Outcome.ABORTED_BY_SENDER, asked.reason or "the prefill engine gave up")
+        return await self._ended(asked.transfer, 0, "the end of the transfer")
+
+    async def _ended(self, number: int, milliseconds: int, what: str) -> engine_pb2.Reply:
+        """A transfer's report, waited for if need be."""
+        transfer = self._transfers.get(number)
+        if transfer is not None:
+            report = await _within(asyncio.shield(transfer.result), milliseconds, what)
+            return engine_pb2.Reply(ended=report.to_wire())
+        ended = self._reports.get(number)
+        if ended is None:
+            raise UnknownLeaseError(f"transfer {number} isn't one of this engine's, or ended long ago")
+        return engine_pb2.Reply(ended=ended)
 
     async def _decline(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
         await self._sends.decline(request.decline.ticket, request.decline.reason)
@@ -196,19 +206,19 @@ class Requests:
     async def _wait_layers(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
         held = self._held(request.wait_layers.lease)
         wanted = request.wait_layers.layer + 1
-        layers = held.selection.layout.extent("l").count
+        layers = held.layers
         if wanted > layers:
             raise BadRequestError(f"layer {wanted - 1} is outside the lease's 0 to {layers - 1}")
 
         def there() -> bool:
-            return held.lease.state.ended or _complete(held) or (_present(held) >= wanted and wanted < layers)
+            return held.lease.state.ended or _complete(held) or (held.present >= wanted and wanted < layers)
 
         await _within(held.until(there), request.wait_layers.timeout_ms, f"layer {wanted - 1}")
         if held.lease.outcome is not None and not held.lease.outcome.ok:
             raise TransferFailedError(held.lease.outcome, held.lease.message)
         return engine_pb2.Reply(
             layers=engine_pb2.Layers(
-                present=layers if _complete(held) else _present(held), complete=_complete(held)
+                present=layers if _complete(held) else held.present, complete=_complete(held)
             )
         )
 
@@ -217,26 +227,12 @@ class Requests:
         if held.lease.outcome is not None and not held.lease.outcome.ok:
             raise TransferFailedError(held.lease.outcome, held.lease.message)
         self._receiver.acknowledge(held)
-        return engine_pb2.Reply(ended=self._report(held).to_wire())
+        return engine_pb2.Reply(ended=self._reservations.report(held))
 
     async def _release(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
         held = self._held(request.release.lease)
         await self._receiver.end(held, Outcome.ABORTED_BY_RECEIVER, "the decode engine gave the lease back")
-        return engine_pb2.Reply(ended=self._report(held).to_wire())
-
-    def _report(self, held: Held) -> Report:
-        outcome = held.lease.outcome
-        assert outcome is not None
-        progress = held.progress
-        return Report(
-            outcome=outcome,
-            message=held.lease.message,
-            nbytes=progress.nbytes if progress else 0,
-            seconds=self._reservations.seconds_of(held),
-            digest=progress.digest if progress else None,
-            transport=held.transport,
-            chunks=tuple(progress.arrivals[i] for i in sorted(progress.arrivals)) if progress else (),
-        )
+        return engine_pb2.Reply(ended=self._reservations.report(held))
 
     def _own(self, name: str) -> str:
         """A region of this engine's. HawkAgentError when it is another's, or none."""
@@ -245,23 +241,11 @@ class Requests:
             raise BadRequestError(f"region {name} belongs to another engine; register one of your own")
         return name
 
-    def _held(self, lease: int) -> Held:
+    def _held(self, lease: int) -> LeaseRecord:
         return self._reservations.of(lease, self._owner)
 
-    def _transfer(self, number: int) -> Outgoing:
-        try:
-            return self._transfers[number]
-        except KeyError:
-            raise UnknownLeaseError(
-                f"transfer {number} isn't one of this engine's, or ended long ago"
-            ) from None
 
-
-def _present(held: Held) -> int:
-    return held.progress.layers if held.progress else 0
-
-
-def _complete(held: Held) -> bool:
+def _complete(held: LeaseRecord) -> bool:
     return held.lease.state in {State.COMPLETE, State.ACKNOWLEDGED}
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hawk_agent.protocol import peer_pb2
     from hawk_agent.service.pools import PoolTable
     from hawk_agent.streaming.lease import Terms
-    from hawk_agent.streaming.table import Held, LeaseTable
+    from hawk_agent.streaming.table import Held, LeaseRecord, LeaseTable
 
 
 class Reservations:
@@ -81,7 +81,7 @@ class Reservations:
         """What the pool wants of a request whose transfer failed; empty where it doesn't say."""
         return self._pools.get(held.region.pool).on_failure
 
-    def of(self, lease: int, owner: object) -> Held:
+    def of(self, lease: int, owner: object) -> LeaseRecord:
         """A lease of this owner's. UnknownLeaseError for any other."""
         held = self._table.get(lease)
         if held.owner is not owner:
@@ -92,6 +92,6 @@ class Reservations:
         """The live leases of an owner."""
         return self._table.owned_by(owner)
 
-    def seconds_of(self, held: Held) -> float:
-        """Seconds since the lease's transfer began; 0 if none did."""
-        return self._table.clock() - held.began_at if held.began_at else 0.0
+    def report(self, record: LeaseRecord) -> engine_pb2.Ended:
+        """How a lease ended."""
+        return self._table.report(record)

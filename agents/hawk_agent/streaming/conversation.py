@@ -14,6 +14,7 @@ import grpc
 
 from hawk_agent.errors import HawkAgentError
 from hawk_agent.protocol import peer_pb2
+from hawk_agent.supervision import being_cancelled
 from hawk_agent.transfer.outcome import Outcome, from_wire
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ class Conversation:
                 async for message in call:
                     self._inbox.put_nowait(message)
         except asyncio.CancelledError:
-            _raise_if_ours()
+            if being_cancelled():
+                raise
         finally:
             self._inbox.put_nowait(None)
 
@@ -105,7 +107,8 @@ class Conversation:
                     async with asyncio.timeout(ANSWER_SECONDS):
                         await call.write(word)
         except asyncio.CancelledError:
-            _raise_if_ours()
+            if being_cancelled():
+                raise
         except TimeoutError:
             self.put(SilenceError(Outcome.PEER_LOST, f"the receiver took no word for {ANSWER_SECONDS:g} s"))
 
@@ -139,10 +142,3 @@ class Conversation:
                 continue
             if message.WhichOneof("body") == "complete":
                 return message.complete
-
-
-def _raise_if_ours() -> None:
-    """A call that is cancelled underneath raises CancelledError in who waits for it. Its task goes on."""
-    task = asyncio.current_task()
-    if task is None or task.cancelling():
-        raise asyncio.CancelledError

@@ -15,6 +15,7 @@ import grpc
 from hawk_agent.errors import LinkDownError
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.streaming.conversation import LastWordError
+from hawk_agent.supervision import being_cancelled
 from hawk_agent.transfer.outcome import Outcome, from_wire
 
 if TYPE_CHECKING:
@@ -100,9 +101,8 @@ class Inquiry:
                 problem = await question(self._stub())
             except (grpc.aio.AioRpcError, grpc.aio.UsageError, LinkDownError) as error:
                 problem = said(error)
-            except asyncio.CancelledError:  # by a channel that is closed underneath, or really
-                task = asyncio.current_task()
-                if task is None or task.cancelling():
+            except asyncio.CancelledError:
+                if being_cancelled():
                     raise
                 problem = "the link was closed"
             refusals = refusals + 1 if "refused" in problem else 0

@@ -18,6 +18,7 @@ from hawk_agent.errors import (
 )
 from hawk_agent.streaming import lease as leases
 from hawk_agent.streaming.incoming import Incoming
+from hawk_agent.streaming.table import EndedLease, Held
 from hawk_agent.transfer.outcome import Outcome, outcome_of
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from hawk_agent.metrics import Metrics
     from hawk_agent.protocol import peer_pb2
-    from hawk_agent.streaming.table import Held, LeaseTable
+    from hawk_agent.streaming.table import LeaseRecord, LeaseTable
     from hawk_agent.supervision import TaskSupervisor
     from hawk_agent.transfer.transport import Transport
 
@@ -84,7 +85,7 @@ class Receiver:
         incoming.start(transport, begin.offer)
         return incoming
 
-    def find(self, epoch: str, lease: int, generation: int, token: bytes) -> Held:
+    def find(self, epoch: str, lease: int, generation: int, token: bytes) -> LeaseRecord:
         """The lease that a ticket stands for. StaleEpochError or UnknownLeaseError when it stands for
         none."""
         if epoch != self._epoch:
@@ -101,15 +102,17 @@ class Receiver:
         outcome = held.lease.outcome
         if outcome is not None and not outcome.ok:  # it ended before the sender's first word: nothing new
             raise TransferFailedError(outcome, held.lease.message)
-        if held.lease.state is not leases.State.GRANTED:
+        if not isinstance(held, Held) or held.lease.state is not leases.State.GRANTED:
             raise BadRequestError(f"the lease is {held.lease.state.value}: a ticket is good for one transfer")
         return held
 
-    def conclude(self, held: Held, outcome: Outcome, message: str = "") -> None:
+    def conclude(self, held: LeaseRecord, outcome: Outcome, message: str = "") -> None:
         """End a lease, unless it has ended. At once; blocks are free once their writer has stopped."""
         incoming = self._incoming.get(held.id)
         if incoming is not None:
             incoming.conclude(outcome, message)
+            return
+        if isinstance(held, EndedLease):
             return
         if not held.lease.state.ended:
             held.update(leases.end(held.lease, outcome, message))
@@ -117,23 +120,23 @@ class Receiver:
         if held.lease.reusable:
             self._table.retire(held)
 
-    async def end(self, held: Held, outcome: Outcome, message: str = "") -> None:
+    async def end(self, held: LeaseRecord, outcome: Outcome, message: str = "") -> None:
         """End a lease; returns when its blocks are free again. Ended already: waits for the same."""
         incoming = self._incoming.get(held.id)
         self.conclude(held, outcome, message)
         if incoming is not None:
             await asyncio.shield(incoming.finished)
 
-    async def give_up(self, held: Held, outcome: Outcome, message: str) -> None:
+    async def give_up(self, held: LeaseRecord, outcome: Outcome, message: str) -> None:
         """The sender ends a lease; returns when its blocks are free. What is complete stays complete, unless
         the outcome revokes it."""
         if held.lease.state is not leases.State.COMPLETE or outcome.revokes:
             await self.end(held, Outcome.INTERNAL if outcome.ok else outcome, message)
 
-    def acknowledge(self, held: Held) -> None:
+    def acknowledge(self, held: LeaseRecord) -> None:
         """The decode side has used the KV. BadRequestError unless complete."""
         lease = leases.acknowledge(held.lease)
-        if held.lease.state.ended:
+        if isinstance(held, EndedLease) or held.lease.state.ended:
             return
         since = held.lease.complete_at
         waited = None if since is None else self._table.clock() - since

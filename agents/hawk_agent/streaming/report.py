@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hawk_agent.protocol import engine_pb2
 from hawk_agent.transfer.outcome import Outcome, from_wire
 
 if TYPE_CHECKING:
     from hawk_agent.transfer.chunks import Arrival
+
+
+MAX_REPORTS: Final = 4096
+"""Reports kept of finished transfers; the oldest goes first."""
+MAX_WHOLE: Final = 128
+"""Of these, the latest are kept with what is said of each chunk, some kilobytes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,34 @@ class Report:
                 for a in self.chunks
             ],
         )
+
+
+class ReportStore:
+    """Reports of finished transfers by number, as they are sent: a few hundred bytes each."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[int, bytes] = OrderedDict()
+        self._whole: deque[int] = deque()
+
+    def add(self, number: int, report: Report) -> None:
+        """Keep a report, and less of older ones."""
+        self._known[number] = report.to_wire().SerializeToString()
+        self._whole.append(number)
+        if len(self._whole) > MAX_WHOLE:
+            self._shorten(self._whole.popleft())
+        if len(self._known) > MAX_REPORTS:
+            self._known.popitem(last=False)
+
+    def get(self, number: int) -> engine_pb2.Ended | None:
+        """A report that is still known."""
+        known = self._known.get(number)
+        return None if known is None else engine_pb2.Ended.FromString(known)
+
+    def _shorten(self, number: int) -> None:
+        ended = self.get(number)
+        if ended is not None and ended.chunks:
+            del ended.chunks[:]
+            self._known[number] = ended.SerializeToString()
 
 
 def outcome_from_wire(ended: engine_pb2.Ended) -> Outcome:

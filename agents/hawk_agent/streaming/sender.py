@@ -321,6 +321,7 @@ class Outgoing:
             await asyncio.wait(self._tasks)
         if self._call is not None:
             self._call.cancel()
+            self._call = None  # a call that is kept keeps its connection
 
     def _report(self) -> Report:
         outcome = self._lease.outcome

@@ -7,21 +7,26 @@ import secrets
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from hawk_agent.errors import LimitReachedError, UnknownLeaseError
 from hawk_agent.streaming import lease as leases
+from hawk_agent.streaming.report import Report, ReportStore
+from hawk_agent.transfer.outcome import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hawk_agent.memory.region import Region
-    from hawk_agent.protocol import common_pb2
+    from hawk_agent.protocol import common_pb2, engine_pb2
     from hawk_agent.transfer.chunks import Progress
     from hawk_agent.transfer.translation import Selection
 
 MAX_LEASES = 4096
-MAX_TOMBSTONES = 4096
+MAX_ENDED = 4096
+"""Ended leases that are kept with what their engine may ask."""
+MAX_OUTCOMES = 32768
+"""Outcomes that are kept for senders, who may ask for as long as maxGrace lasts."""
 SLOT_BITS = 16
 
 
@@ -61,6 +66,54 @@ class Held:
         while not there():
             await self._changed.wait()
 
+    @property
+    def layers(self) -> int:
+        """How many layers it is for."""
+        return self.selection.layout.extent("l").count
+
+    @property
+    def present(self) -> int:
+        """How many are there without a gap from the first."""
+        return self.progress.layers if self.progress else 0
+
+    def report(self, now: float) -> Report:
+        """How its transfer ended."""
+        outcome = self.lease.outcome
+        assert outcome is not None
+        progress = self.progress
+        return Report(
+            outcome=outcome,
+            message=self.lease.message,
+            nbytes=progress.nbytes if progress else 0,
+            seconds=now - self.began_at if self.began_at else 0.0,
+            digest=progress.digest if progress else None,
+            transport=self.transport,
+            chunks=tuple(progress.arrivals[i] for i in sorted(progress.arrivals)) if progress else (),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EndedLease:
+    """What is kept of a lease whose blocks were handed back: enough for late questions."""
+
+    id: int
+    generation: int
+    token: bytes
+    owner: object
+    lease: leases.Lease
+    layers: int
+
+    @property
+    def present(self) -> int:
+        """None but for a success, which had them all."""
+        return self.layers if self.lease.outcome is Outcome.SUCCESS else 0
+
+    async def until(self, there: Callable[[], bool]) -> None:
+        """Nothing changes any more."""
+
+
+LeaseRecord: TypeAlias = Held | EndedLease
+
 
 class LeaseTable:
     """Slots of leases. A slot's generation grows with each lease, so that a late word can't match a new
@@ -69,7 +122,9 @@ class LeaseTable:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self._live: dict[int, Held] = {}
-        self._ended: OrderedDict[int, Held] = OrderedDict()
+        self._ended: OrderedDict[int, EndedLease] = OrderedDict()
+        self._reports = ReportStore()
+        self._outcomes: OrderedDict[int, Outcome] = OrderedDict()
         self._free: list[int] = []
         self._slots = 0
         self._generations: dict[int, int] = {}
@@ -120,16 +175,37 @@ class LeaseTable:
         assert held.lease.reusable, "blocks are handed back after remote access has ended, never before"
         if self._live.pop(held.id, None) is None:
             return
+        report = held.report(self.clock())
+        self._reports.add(held.id, report)
+        self._outcomes[held.id] = report.outcome
+        self._ended[held.id] = EndedLease(
+            held.id, held.generation, held.token, held.owner, held.lease, held.layers
+        )
+        if len(self._ended) > MAX_ENDED:
+            self._ended.popitem(last=False)
+        if len(self._outcomes) > MAX_OUTCOMES:
+            self._outcomes.popitem(last=False)
+        self._free.append(held.slot)
         held.region.blocks.free(held.id)
         held.region.release()
-        self._free.append(held.slot)
-        self._ended[held.id] = held
-        while len(self._ended) > MAX_TOMBSTONES:
-            self._ended.popitem(last=False)
 
-    def get(self, identity: int) -> Held:
+    def report(self, record: LeaseRecord) -> engine_pb2.Ended:
+        """How a lease ended, as its engine is told."""
+        known = self._reports.get(record.id)
+        if known is not None:
+            return known
+        if isinstance(record, Held):
+            return record.report(self.clock()).to_wire()
+        assert record.lease.outcome is not None
+        return Report(record.lease.outcome, record.lease.message).to_wire()
+
+    def outcome(self, identity: int) -> Outcome:
+        """How a lease ended that isn't kept any more; EXPIRED where that isn't known either."""
+        return self._outcomes.get(identity, Outcome.EXPIRED)
+
+    def get(self, identity: int) -> LeaseRecord:
         """A live or lately ended lease, or UnknownLeaseError."""
-        held = self._live.get(identity) or self._ended.get(identity)
+        held: LeaseRecord | None = self._live.get(identity) or self._ended.get(identity)
         if held is None:
             raise UnknownLeaseError(
                 f"lease {identity} isn't known here; it ended long ago or was never granted"

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hawk_agent.memory.region import Region
     from hawk_agent.metrics import Metrics
     from hawk_agent.protocol import peer_pb2
+    from hawk_agent.supervision import TaskSupervisor
     from hawk_agent.transfer.chunks import Chunk
     from hawk_agent.transfer.translation import Translation
 
@@ -65,6 +66,8 @@ class TransportContext:
     """Threads for what is sent; kept apart from receiving ones, which may wait for another agent's."""
     receiving: ThreadPoolExecutor
     metrics: Metrics
+    supervisor: TaskSupervisor
+    """Who keeps what runs for as long as the agent."""
     socket: Path
     """Where engines connect; a transport may put sockets for agents of the same host beside it."""
     listen_host: str

@@ -12,16 +12,16 @@ The socket stands in the file system, so two containers see each other's only wi
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import secrets
 import socket
 from collections import OrderedDict
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from hawk_agent.errors import TransportError, TransportTimeoutError
 from hawk_agent.memory import mapping
 from hawk_agent.net import sockets
+from hawk_agent.net.accepting import Acceptor, Strangers, read_exactly
 from hawk_agent.protocol import framing, peer_pb2
 from hawk_agent.transfer.transport import DestinationEnd, Forecast, SourceEnd, Transport
 from hawk_agent.transfer.work import Work
@@ -29,16 +29,15 @@ from hawk_agent.transports.calibration import machine
 
 if TYPE_CHECKING:
     import mmap
-    from collections.abc import Callable
     from concurrent.futures import ThreadPoolExecutor
     from pathlib import Path
 
     from hawk_agent.memory.region import Region
+    from hawk_agent.supervision import TaskSupervisor
     from hawk_agent.transfer.chunks import Chunk
     from hawk_agent.transfer.translation import Translation
     from hawk_agent.transfer.transport import TransportContext
 
-T = TypeVar("T")
 TOKEN_BYTES = 32
 CONNECT_SECONDS = 3.0
 MAX_MAPPINGS = 128
@@ -51,30 +50,32 @@ class SharedMemory(Transport):
     name = "shm"
     same_host_only = True
 
-    def __init__(self, path: Path, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, path: Path, pool: ThreadPoolExecutor, supervisor: TaskSupervisor) -> None:
         self._path = path
         self._pool = pool
+        self._supervisor = supervisor
         self._offered: dict[bytes, Region] = {}
         self._mappings = _Mappings()
         self._listener: socket.socket | None = None
-        self._serving: asyncio.Task[None] | None = None
+        self._acceptor: Acceptor | None = None
+        self._strangers = Strangers(self._hand_out)
 
     @classmethod
     def create(cls, context: TransportContext) -> SharedMemory:
         """As an agent uses it: the socket for agents stands beside the one for engines."""
-        return cls(context.socket.with_name(context.socket.name + ".peer"), context.receiving)
+        path = context.socket.with_name(context.socket.name + ".peer")
+        return cls(path, context.receiving, context.supervisor)
 
     async def start(self) -> None:
         """Listen."""
         self._listener = sockets.listen_unix(self._path, mode=0o600)
-        self._serving = asyncio.create_task(self._serve(), name="shm-descriptors")
+        self._acceptor = Acceptor("askers of memory", self._listener, self._strangers.admit, self._supervisor)
 
     async def close(self) -> None:
         """Stop listening and unmap what nobody uses."""
-        if self._serving is not None:
-            self._serving.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._serving
+        if self._acceptor is not None:
+            self._acceptor.close()
+        await self._strangers.close()
         if self._listener is not None:
             sockets.close_unix(self._listener, self._path)
         self._mappings.clear()
@@ -119,46 +120,32 @@ class SharedMemory(Transport):
 
     async def _fetch(self, offer: peer_pb2.Offer) -> mmap.mmap:
         try:
-            descriptor = await self._beside(lambda: _ask(offer.socket, offer.token))
+            return await asyncio.get_running_loop().run_in_executor(self._pool, _fetch, offer)
         except TimeoutError as error:
             raise TransportTimeoutError(
                 f"{offer.socket} gave no memory within {CONNECT_SECONDS:g} s"
             ) from error
         except OSError as error:
             raise TransportError(f"{offer.socket} can't be reached ({error.strerror or error})") from error
-        try:
-            label = f"peer region {offer.region}"
-            mapping.check(descriptor, offer.bytes, label)
-            return await self._beside(
-                lambda: mapping.map_memory(descriptor, offer.bytes, writable=False, label=label)
-            )
-        finally:
-            os.close(descriptor)
 
-    async def _beside(self, function: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, function)
-
-    async def _serve(self) -> None:
-        loop = asyncio.get_running_loop()
-        assert self._listener is not None
-        while True:
-            client, _ = await loop.sock_accept(self._listener)
-            with client, contextlib.suppress(OSError, TimeoutError):
-                client.setblocking(False)
-                await asyncio.wait_for(self._hand_out(client), CONNECT_SECONDS)
-
-    async def _hand_out(self, client: socket.socket) -> None:
+    async def _hand_out(self, client: socket.socket) -> bool:
         """Answer one token with one descriptor. A wrong token gets the end of the stream and no word."""
-        loop = asyncio.get_running_loop()
-        token = b""
-        while len(token) < TOKEN_BYTES:
-            part = await loop.sock_recv(client, TOKEN_BYTES - len(token))
-            if not part:
-                return
-            token += part
-        region = self._offered.pop(token, None)
+        region = self._offered.pop(await read_exactly(client, TOKEN_BYTES), None)
         if region is not None and region.descriptor >= 0:
             socket.send_fds(client, [b"\x01"], [region.descriptor])
+        return False
+
+
+def _fetch(offer: peer_pb2.Offer) -> mmap.mmap:
+    """The source's memory, mapped to read. In one piece in a thread: who waits may be cancelled, and then
+    nothing stays open but the mapping, which goes with its last reference."""
+    label = f"peer region {offer.region}"
+    descriptor = _ask(offer.socket, offer.token)
+    try:
+        mapping.check(descriptor, offer.bytes, label)
+        return mapping.map_memory(descriptor, offer.bytes, writable=False, label=label)
+    finally:
+        os.close(descriptor)
 
 
 def _ask(path: str, token: bytes) -> int:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from hawk_agent.errors import TransportError, TransportTimeoutError
 from hawk_agent.net import sockets
+from hawk_agent.net.accepting import Acceptor, Strangers, read_exactly
 from hawk_agent.net.reading import STALL_SECONDS, Reader
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.transfer.transport import DestinationEnd, Forecast, SourceEnd, Transport
@@ -32,10 +33,11 @@ from hawk_agent.transports.calibration import machine
 from hawk_api import addresses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
     from concurrent.futures import ThreadPoolExecutor
 
     from hawk_agent.memory.region import Region
+    from hawk_agent.supervision import TaskSupervisor
     from hawk_agent.transfer.chunks import Chunk
     from hawk_agent.transfer.translation import Translation
     from hawk_agent.transfer.transport import TransportContext
@@ -44,8 +46,6 @@ TOKEN_BYTES = 32
 CONNECT_SECONDS = 5.0
 PIECE = 1 << 20
 """What is sent at a time, and what is read before it is placed: it must stay in a cache in between."""
-MAX_STRANGERS = 64
-"""Connections that haven't presented a token yet."""
 
 _HEADER = struct.Struct(">4sIQ")
 _PACKED, _AS_IS = b"HKVp", b"HKVs"
@@ -58,16 +58,25 @@ class Tcp(Transport):
     name = "tcp"
 
     def __init__(
-        self, host: str, port: int, advertise: str, sending: ThreadPoolExecutor, receiving: ThreadPoolExecutor
+        self,
+        host: str,
+        port: int,
+        advertise: str,
+        *,
+        sending: ThreadPoolExecutor,
+        receiving: ThreadPoolExecutor,
+        supervisor: TaskSupervisor,
     ) -> None:
         self._host = host
         self._port = port
         self._advertise = advertise
         self._sending = sending
         self._receiving = receiving
+        self._supervisor = supervisor
         self._expected: dict[bytes, asyncio.Future[socket.socket]] = {}
         self._listener: socket.socket | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._acceptor: Acceptor | None = None
+        self._strangers = Strangers(self._greet)
 
     @classmethod
     def create(cls, context: TransportContext) -> Tcp:
@@ -76,21 +85,22 @@ class Tcp(Transport):
             context.listen_host,
             context.data_port,
             context.advertised_host,
-            context.sending,
-            context.receiving,
+            sending=context.sending,
+            receiving=context.receiving,
+            supervisor=context.supervisor,
         )
 
     async def start(self) -> None:
         """Listen."""
         self._listener = sockets.listen_tcp(self._host, self._port)
         self._port = self._listener.getsockname()[1]
-        self._spawn(self._serve())
+        self._acceptor = Acceptor("data connections", self._listener, self._strangers.admit, self._supervisor)
 
     async def close(self) -> None:
         """Stop listening; connections of running transfers are their ends' to close."""
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._acceptor is not None:
+            self._acceptor.close()
+        await self._strangers.close()
         if self._listener is not None:
             self._listener.close()
 
@@ -121,48 +131,15 @@ class Tcp(Transport):
         pace = 1 / costs.translate_bytes_per_s + 1 / costs.link_bytes_per_s
         return Forecast("tile-then-send", translation.nbytes * pace)
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _serve(self) -> None:
-        loop = asyncio.get_running_loop()
-        assert self._listener is not None
-        while True:
-            try:
-                client, _ = await loop.sock_accept(self._listener)
-            except OSError:  # out of descriptors, or the client is gone already
-                await asyncio.sleep(0.1)
-                continue
-            if len(self._tasks) > MAX_STRANGERS:
-                client.close()
-                continue
-            client.setblocking(False)
-            self._spawn(self._greet(client))
-
-    async def _greet(self, client: socket.socket) -> None:
-        """Bind a connection to the lease whose token it presents; close any other without a word."""
-        arrival = None
-        with contextlib.suppress(OSError, TimeoutError):
-            token = await asyncio.wait_for(_read_exactly(client, TOKEN_BYTES), CONNECT_SECONDS)
-            arrival = self._expected.pop(token, None)
+    async def _greet(self, client: socket.socket) -> bool:
+        """Bind a connection to the lease whose token it presents; any other is closed without a word."""
+        token = await read_exactly(client, TOKEN_BYTES)
+        arrival = self._expected.pop(token, None)
         if arrival is None or arrival.done():
-            client.close()
-            return
+            return False
         sockets.tune(client)
         arrival.set_result(client)
-
-
-async def _read_exactly(client: socket.socket, count: int) -> bytes:
-    loop = asyncio.get_running_loop()
-    data = b""
-    while len(data) < count:
-        part = await loop.sock_recv(client, count - len(data))
-        if not part:
-            raise ConnectionResetError("closed before its token")
-        data += part
-    return data
+        return True
 
 
 def _cut(sock: socket.socket | None) -> None:

@@ -26,6 +26,7 @@ import numpy as np
 from hawk_agent.net import sockets
 from hawk_agent.net.reading import Reader
 from hawk_agent.protocol import peer_pb2
+from hawk_agent.supervision import TaskSupervisor
 from hawk_agent.transfer.chunks import Chunk
 from hawk_agent.transfer.translation import Selection, Translation
 from hawk_agent.transports.tcp import Tcp
@@ -101,7 +102,7 @@ class _Sender:
         self._other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         stack.callback(self._stop)
         hello = self._answer()
-        transport = Tcp(_HOST, 0, _HOST, pool, pool)
+        transport = Tcp(_HOST, 0, _HOST, sending=pool, receiving=pool, supervisor=TaskSupervisor())
         _, self._end = transport.offer(_translation(mebibytes), _Memory(self._source).region)
         answer = peer_pb2.Answer.FromString(bytes.fromhex(hello["answer"]))
         loop.run_until_complete(self._end.connect(answer))
@@ -178,7 +179,7 @@ async def receive(mebibytes: int) -> None:
     target = memory(nest.destination.nbytes)
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(2) as pool, socket.create_server((_HOST, 0)) as server:
-        transport = Tcp(_HOST, 0, _HOST, pool, pool)
+        transport = Tcp(_HOST, 0, _HOST, sending=pool, receiving=pool, supervisor=TaskSupervisor())
         await transport.start()
         offer = peer_pb2.Offer(transport=transport.name)
         answer, end = await transport.accept(offer, _translation(mebibytes), _Memory(target).region, "bench")

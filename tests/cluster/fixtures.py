@@ -90,7 +90,7 @@ def crds(cluster: Cluster) -> list[str]:
     assert files, "crds/ holds no CustomResourceDefinition; run: make crds"
     arguments = [word for file in files for word in ("-f", str(file))]
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=test", *arguments)
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *arguments)
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=120s", *arguments)
     return cluster.kubectl("get", "-o", "name", *arguments).split()
 
 
@@ -132,6 +132,12 @@ def prometheus(processes: Supervisor, request: pytest.FixtureRequest) -> Iterato
             return server
 
         yield start
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Side by side, begin with the slow tests: one that begins last would be waited for alone."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

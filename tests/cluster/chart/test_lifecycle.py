@@ -12,7 +12,7 @@ from tests.cluster.cluster import Cluster, CommandError
 
 from .release import CHART, NAMESPACE, Release
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 POOL = {
     "apiVersion": "hawkpool.dev/v1alpha1",

@@ -13,7 +13,7 @@ from tests.support.waiting import until
 
 from .release import named
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("chart")]
 
 
 def pod(objects, kind, name):
@@ -102,7 +102,7 @@ def test_pods_of_agents_that_are_refused_are_explained(own, render, namespace_of
     with closing(ClusterApi.connect(Gate())) as api:
         assert agent_pods.refused(api, namespace, "hawk-agent") == "", "there is none"
         own.kubectl("create", "-f", "-", stdin=json.dumps(daemons))
-        said = until(lambda: agent_pods.refused(api, namespace, "hawk-agent"), what="the refusal", timeout=60)
+        said = until(lambda: agent_pods.refused(api, namespace, "hawk-agent"), what="the refusal")
 
     assert "violates PodSecurity" in said
     assert f"{namespace}/hawk-agent" in said

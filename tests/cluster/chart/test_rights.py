@@ -20,7 +20,7 @@ from tests.support.waiting import until
 from . import rights
 from .release import NAMESPACE, Release
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.xdist_group("rights")]
 
 NOT_HERE = {
     rights.Right("list", "keda.sh", "scaledobjects"): "KEDA is not installed in this cluster",
@@ -41,7 +41,7 @@ def start_operator(own, processes, port, *arguments, namespace=NAMESPACE):
     kubeconfig = own.service_account_kubeconfig(namespace, "hawk-operator")
     process = processes.spawn(command, name=log.stem, log=log, env={"KUBECONFIG": str(kubeconfig)})
     found = operators.Running(process, port, log)
-    until(found.leads, what="the operator to lead", timeout=90, ignore=(OSError,))
+    until(found.leads, what="the operator to lead", ignore=(OSError,))
     return found
 
 
@@ -80,7 +80,7 @@ def ready(own, namespace, name):
         return found
 
     missing = (AssertionError, KeyError)
-    return until(probe, what=f"groups of {name} to be ready", timeout=40, ignore=missing)
+    return until(probe, what=f"groups of {name} to be ready", ignore=missing)
 
 
 def exercise(own, namespace, nodes, start):
@@ -117,7 +117,6 @@ def exercise(own, namespace, nodes, start):
     until(
         lambda: not operators.exists(own, "deployment", "tiny-prefill", "-n", namespace),
         what="the child of a group that is gone to go",
-        timeout=90,
     )
 
 
@@ -126,7 +125,6 @@ def resize(own, namespace, nodes, decode):
     until(
         lambda: operators.replicas(own, namespace)["made-decode"] == decode,
         what=f"decode to have {decode}",
-        timeout=90,
     )
     ready(own, namespace, "made")
 
@@ -168,7 +166,7 @@ def verified(own, node, peer):
         return status
 
     missing = (AssertionError, CommandError)
-    return until(probe, what=f"the link from {node} to {peer}", timeout=120, ignore=missing)
+    return until(probe, what=f"the link from {node} to {peer}", ignore=missing)
 
 
 def compare(own, release, mark, account):

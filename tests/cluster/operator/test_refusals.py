@@ -13,7 +13,11 @@ from .running import CONTAINER, group, pool, replicas, wait_condition
 if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("shared_operator")]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.usefixtures("shared_operator"),
+    pytest.mark.xdist_group("refusals"),
+]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +143,7 @@ def test_a_target_has_one_master(cluster: Cluster, namespace: str, node: str) ->
     )
     scaling = {"interval": "1s"}
     cluster.apply(pool("first", namespace, target, scaling=scaling))
-    until(lambda: replicas(cluster, namespace) == {"engine": 3}, what="three replicas", timeout=60)
+    until(lambda: replicas(cluster, namespace) == {"engine": 3}, what="three replicas")
     until(
         lambda: cluster.get("hawkpool", "first", "-n", namespace)["status"]["prefill"] == 3,
         what="three ready",
@@ -168,7 +172,6 @@ def test_a_target_has_one_master(cluster: Cluster, namespace: str, node: str) ->
     until(
         lambda: cluster.get("hawkpool", "first", "-n", namespace)["metadata"]["resourceVersion"] != looks,
         what="the pool to see two",
-        timeout=30,
     )
     assert replicas(cluster, namespace) == {"engine": 2}
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
     from tests.support.supervisor import Supervisor
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_nothing_is_written_and_reads_do_not_grow_while_nothing_changes(

@@ -66,7 +66,7 @@ Timeout = Annotated[float, typer.Option(help="Seconds, boot included, after whic
 At = Annotated[Where, typer.Option(envvar="HAWK_RDMA_WHERE", help="Here, in the guest, or the best (auto).")]
 Accelerator = Annotated[str, typer.Option(envvar="HAWK_RDMA_ACCELERATOR", help="QEMU's: tcg, or kvm.")]
 Arguments = Annotated[list[str] | None, typer.Argument()]
-TIMEOUT, EMULATION = 900.0, "tcg,thread=multi"
+TIMEOUT, EMULATION = 1800.0, "tcg,thread=multi"
 
 
 @app.command()

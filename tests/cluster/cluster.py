@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import lightkube
 
-COMMAND_SECONDS = 120.0
+COMMAND_SECONDS = 180.0
 FAKE_NODE_CAPACITY = {"cpu": "256", "memory": "2Ti", "pods": "500"}
 
 
@@ -190,7 +190,7 @@ class Cluster:
             "status": {"capacity": resources, "allocatable": resources},
         }
         self.kubectl("create", "-f", "-", stdin=json.dumps(node))
-        self.kubectl("wait", f"node/{name}", "--for=condition=Ready", "--timeout=60s")
+        self.kubectl("wait", f"node/{name}", "--for=condition=Ready", "--timeout=120s")
         # The controller manager takes its taint off a moment after the node is Ready; before, no pod fits.
         until(lambda: not self._not_ready(name), what=f"node {name} without its not-ready taint", timeout=60)
         return name

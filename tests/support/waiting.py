@@ -9,13 +9,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
+PATIENCE_SECONDS = 180.0
+"""Enough for a machine that others keep busy. Only what never becomes so is waited for this long."""
 
 
 def until(
     probe: Callable[[], T],
     *,
     what: str,
-    timeout: float = 60.0,
+    timeout: float = PATIENCE_SECONDS,
     interval: float = 0.1,
     ignore: tuple[type[Exception], ...] = (AssertionError,),
 ) -> T:

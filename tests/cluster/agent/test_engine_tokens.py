@@ -59,7 +59,7 @@ def test_a_token_of_a_pod_names_it_until_the_pod_is_gone(
         with pytest.raises(EngineRefusedError, match=words):
             review(cluster, other)
     cluster.kubectl("delete", "pod", "decode-0", "-n", namespace, "--force", "--grace-period=0")
-    until(lambda: refused(cluster, good), what="the token to end with its pod", timeout=60)
+    until(lambda: refused(cluster, good), what="the token to end with its pod")
 
 
 def refused(cluster: Cluster, text: str) -> bool:

@@ -83,7 +83,7 @@ def test_an_accepted_object_loses_nothing_and_gets_the_defaults_of_the_models(
         assert without(stored, given) == without(parsed, given)
         assert [v for v in validate(made) if v.severity == "Error"] == []
     finally:
-        cluster.kubectl("delete", made["kind"], made["metadata"]["name"], "-n", room, "--timeout=60s")
+        cluster.kubectl("delete", made["kind"], made["metadata"]["name"], "-n", room, "--timeout=120s")
 
 
 def without(found: Leaves, given: Leaves) -> Leaves:
@@ -138,7 +138,7 @@ def test_short_names_and_categories(cluster: Cluster, namespace: str) -> None:
     try:
         assert f"hawknode.hawkpool.dev/{node}" in cluster.kubectl("get", "hn", "-o", "name").split()
     finally:
-        cluster.kubectl("delete", "hawknode", node, "--timeout=60s")
+        cluster.kubectl("delete", "hawknode", node, "--timeout=120s")
     assert isinstance(cluster.get("ac")["items"], list)
 
 
@@ -176,7 +176,7 @@ def test_any_legal_name_has_children_that_the_api_server_takes(
             "--dry-run=server",
             stdin=yaml.safe_dump(deployment(child, labels)),
         )
-    cluster.kubectl("delete", "hawkpool", name, "-n", namespace, "--timeout=60s")
+    cluster.kubectl("delete", "hawkpool", name, "-n", namespace, "--timeout=120s")
 
     assert len(set(children)) == 2
     assert cluster.get("hawkpools", "-n", namespace)["items"] == []
@@ -228,7 +228,7 @@ def test_templates_beyond_the_limit_are_refused_with_the_limit(cluster: Cluster,
     [violation] = validate(made)
 
     assert f"at most {MAX_TEMPLATES_BYTES} are possible" in violation.message
-    cluster.kubectl("delete", "hawkpool", "pool", "-n", namespace, "--timeout=60s")
+    cluster.kubectl("delete", "hawkpool", "pool", "-n", namespace, "--timeout=120s")
 
 
 def write_status(cluster: Cluster, namespace: str, kind: str, name: str, status: dict[str, Any]) -> None:
@@ -333,7 +333,7 @@ def test_no_status_key_of_a_node_is_dropped(cluster: Cluster, namespace: str) ->
         write_status(cluster, namespace, "hawknode", name, status)
         assert cluster.get("hawknode", name)["status"] == status
     finally:
-        cluster.kubectl("delete", "hawknode", name, "--timeout=60s")
+        cluster.kubectl("delete", "hawknode", name, "--timeout=120s")
     assert set(HawkNodeStatus.model_fields) == full_node_status().model_fields_set
     assert len(json.dumps(status)) < 20_000
 

@@ -53,7 +53,7 @@ def operator(
             )
             running = Running(process, port, log)
             if wait:
-                until(running.leads, what="the operator to lead", timeout=120)
+                until(running.leads, what="the operator to lead")
             return running
 
         yield start
@@ -78,7 +78,7 @@ def shared_operator(cluster: Cluster, crds: list[str]) -> Iterator[Running]:
             env={"KUBECONFIG": str(cluster.kubeconfig)},
         )
         running = Running(process, port, log)
-        until(running.leads, what="the operator to lead", timeout=120)
+        until(running.leads, what="the operator to lead")
         yield running
         print(f"---- operator\n{running.text()[-8000:]}")
     cluster.kubectl("delete", "namespace", system, "--wait=false")

@@ -32,7 +32,7 @@ class Running:
     def ask(self, path: str) -> tuple[int, str]:
         """Status and body of its HTTP port."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as response:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as response:
                 return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -115,7 +115,7 @@ def condition(cluster: Cluster, namespace: str, name: str, kind: str) -> dict[st
 
 
 def wait_condition(
-    cluster: Cluster, namespace: str, name: str, kind: str, *, status: str, reason: str, timeout: float = 60
+    cluster: Cluster, namespace: str, name: str, kind: str, *, status: str, reason: str
 ) -> dict[str, Any]:
     """Wait until a condition has this status and reason."""
 
@@ -124,7 +124,7 @@ def wait_condition(
         assert (found.get("status"), found.get("reason")) == (status, reason), found
         return found
 
-    return until(probe, what=f"{kind} of {name} to be {status} ({reason})", timeout=timeout)
+    return until(probe, what=f"{kind} of {name} to be {status} ({reason})")
 
 
 def replicas(cluster: Cluster, namespace: str, kind: str = "deployments") -> dict[str, int]:

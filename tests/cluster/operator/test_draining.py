@@ -100,9 +100,8 @@ def test_the_highest_ordinal_is_emptied_and_goes_when_its_leases_have_ended(
     until(
         lambda: replicas(cluster, namespace, "statefulsets") == {"engine": 2},
         what="two replicas, long before the time-out",
-        timeout=30,
     )
-    until(lambda: asked(cluster, agent.node) == [], what="the agent to be asked no more", timeout=30)
+    until(lambda: asked(cluster, agent.node) == [], what="the agent to be asked no more")
     wait_condition(cluster, namespace, "llama", "Draining", status="False", reason="Idle")
     pods = {item["metadata"]["name"] for item in cluster.get("pods", "-n", namespace)["items"]}
     assert {"engine-0", "engine-1"} <= pods
@@ -119,7 +118,7 @@ def test_a_hand_edit_of_replicas_is_corrected(
     wait_condition(cluster, namespace, "llama", "DevicesReady", status="True", reason="AsExpected")
     cluster.kubectl("scale", "deployment/llama-both", "--replicas=5", "-n", namespace)
 
-    until(lambda: replicas(cluster, namespace) == {"llama-both": 2}, what="two again", timeout=30)
+    until(lambda: replicas(cluster, namespace) == {"llama-both": 2}, what="two again")
 
 
 def _message(cluster: Cluster, namespace: str, kind: str) -> str:

@@ -39,10 +39,8 @@ def test_a_storm_of_429_is_waited_out(
     assert running.ask("/healthz")[0] == 200, "a restart would help nobody"
     assert running.metric("hawk_operator_leading") == 0, "nothing is written without a renewed Lease"
     proxy.faults.throttled = False
-    ended = time.monotonic()
-    until(lambda: "during-prefill" in replicas(cluster, namespace), what="the new pool's child", timeout=60)
+    until(lambda: "during-prefill" in replicas(cluster, namespace), what="the new pool's child")
 
-    assert time.monotonic() - ended < 45
     # Five watches that kopf retries, and our own calls: a handful each time that the server lets us ask.
     assert asked < 80, f"{asked} requests in twelve seconds of 'wait three seconds'"
     assert running.metric("hawk_operator_api_throttled_total") >= 2
@@ -59,7 +57,7 @@ def test_silent_watches_cost_latency_and_nothing_else(
     wait_condition(cluster, namespace, "llama", "DevicesReady", status="True", reason="AsExpected")
 
     assert running.metric("hawk_operator_watch_events_total", resource="hawkpools") == 0, "no watch said so"
-    cluster.kubectl("delete", "hawkpool", "llama", "-n", namespace, "--timeout=20s")
+    cluster.kubectl("delete", "hawkpool", "llama", "-n", namespace, "--timeout=120s")
     until(
         lambda: running.metric("hawk_operator_pool_condition", pool="llama") == 0,
         what="the pool to be forgotten",
@@ -84,19 +82,17 @@ def test_watches_that_are_torn_or_too_old_are_begun_anew(
     lives("before")
     before = watches()
     proxy.reset_watches()
-    until(lambda: watches() >= before + 4, what="the watches after a reset", timeout=30)
+    until(lambda: watches() >= before + 4, what="the watches after a reset")
     lives("after-reset")
 
     proxy.faults.expired = True
     before = watches()
     proxy.reset_watches()
-    until(lambda: watches() >= before + 4, what="watches that hear 410", timeout=30)
+    until(lambda: watches() >= before + 4, what="watches that hear 410")
     cluster.apply(pool("meanwhile", namespace, group("both", "Both"), scaling={"interval": "600s"}))
     proxy.faults.expired = False
-    wait_condition(
-        cluster, namespace, "meanwhile", "DevicesReady", status="True", reason="AsExpected", timeout=90
-    )
-    cluster.kubectl("delete", "hawkpool", "before", "-n", namespace, "--timeout=20s")
+    wait_condition(cluster, namespace, "meanwhile", "DevicesReady", status="True", reason="AsExpected")
+    cluster.kubectl("delete", "hawkpool", "before", "-n", namespace, "--timeout=120s")
     until(
         lambda: running.metric("hawk_operator_pool_condition", pool="before") == 0,
         what="the deleted pool to be forgotten",
@@ -120,7 +116,7 @@ def test_a_move_within_the_budget_never_exceeds_it(
     cluster: Cluster, operator: StartOperator, proxy: Proxy, namespace: str, node: str, kill: bool
 ) -> None:
     """Prefill can only grow when decode has shrunk, and decode's write is refused at first."""
-    running = operator(kubeconfig=proxy.kubeconfig(cluster.folder))
+    running = operator("--identity=the-same", kubeconfig=proxy.kubeconfig(cluster.folder))
     groups = (
         group("prefill", "Prefill", 3, 5, acceleratorClass="h100-sxm5"),
         group("decode", "Decode", 3, 5, acceleratorClass="h100-sxm5"),
@@ -135,7 +131,6 @@ def test_a_move_within_the_budget_never_exceeds_it(
     until(
         lambda: replicas(cluster, namespace) == {"llama-prefill": 4, "llama-decode": 4},
         what="4 and 4",
-        timeout=60,
     )
     wait_condition(cluster, namespace, "llama", "DevicesReady", status="True", reason="AsExpected")
 
@@ -148,19 +143,14 @@ def test_a_move_within_the_budget_never_exceeds_it(
     said = until(
         lambda: _scaling_says(cluster, namespace, "decode is outstanding"),
         what="the half to be named",
-        timeout=60,
     )
     assert said["status"] == "False"
     assert replicas(cluster, namespace) == {"llama-prefill": 4, "llama-decode": 4}
     if kill:
         running.process.kill()
         proxy.faults.refuse = lambda _: None
-        operator(
-            "--lease-duration=2",
-            "--renew-deadline=1.5",
-            kubeconfig=proxy.kubeconfig(cluster.folder),
-            wait=False,
-        )
+        # The Lease is still its own: it goes on at once.
+        operator("--identity=the-same", kubeconfig=proxy.kubeconfig(cluster.folder), wait=False)
     else:
         proxy.faults.refuse = lambda _: None
     seen = set()
@@ -169,7 +159,7 @@ def test_a_move_within_the_budget_never_exceeds_it(
         seen.add(total(cluster, namespace))
         return replicas(cluster, namespace) == {"llama-prefill": 5, "llama-decode": 3}
 
-    until(arrived, what="5 and 3", timeout=90)
+    until(arrived, what="5 and 3")
     assert max(seen) <= 8
 
 

@@ -140,7 +140,7 @@ def groups(cluster: Cluster, crds: list[str], namespace: str, fake_node: AddNode
     """Three groups on two nodes with agents, in a cluster that serves LeaderWorkerSets."""
     del crds
     cluster.apply(CRD)
-    cluster.kubectl("wait", f"crd/{CRD_NAME}", "--for=condition=Established", "--timeout=60s")
+    cluster.kubectl("wait", f"crd/{CRD_NAME}", "--for=condition=Established", "--timeout=120s")
     agents = [FakeAgent(cluster, fake_node(f"{side}-{uuid.uuid4().hex[:6]}"), namespace) for side in "ab"]
     for agent in agents:
         agent.beat()
@@ -183,7 +183,7 @@ def test_the_highest_group_is_emptied_on_all_its_nodes_and_then_goes(
     assert groups.replicas() == 3
 
     groups.report(busy=False)
-    until(lambda: groups.replicas() == 2, what="two replicas, long before the time-out", timeout=30)
+    until(lambda: groups.replicas() == 2, what="two replicas, long before the time-out")
     groups.end(2)
     wait_condition(cluster, namespace, "llama", "Draining", status="False", reason="Idle")
     assert groups.leaders() == {f"{SET}-0", f"{SET}-1"}
@@ -196,7 +196,7 @@ def test_a_controller_that_takes_another_group_is_reported(
     operator("--resync=2")
     shrunk(cluster, namespace, groups)
     groups.report(busy=False)
-    until(lambda: groups.replicas() == 2, what="two replicas", timeout=30)
+    until(lambda: groups.replicas() == 2, what="two replicas")
     groups.end(0)
 
     until(lambda: "OtherWorkerWent" in reasons(cluster, namespace), what="the event")

@@ -23,9 +23,9 @@ def test_a_standby_watches_nothing_and_takes_over(
 ) -> None:
     first = operator("--identity=first", "--lease-duration=4", "--renew-deadline=2")
     second = operator("--identity=second", "--lease-duration=4", "--renew-deadline=2", wait=False)
-    until(second.healthy, what="the standby to be healthy", timeout=60)
+    until(second.healthy, what="the standby to be healthy")
     cluster.apply(pool("llama", namespace))
-    until(lambda: len(replicas(cluster, namespace)) == 2, what="two children", timeout=60)
+    until(lambda: len(replicas(cluster, namespace)) == 2, what="two children")
 
     assert second.metric("hawk_operator_leading") == 0
     assert second.metric("hawk_operator_watch_events_total") == 0
@@ -33,7 +33,7 @@ def test_a_standby_watches_nothing_and_takes_over(
     assert "standby" in second.ask("/healthz")[1]
 
     first.process.kill()
-    until(second.leads, what="the standby to lead", timeout=60)
+    until(second.leads, what="the standby to lead")
     lease = cluster.get("lease", "leader.hawkpool.dev", "-n", namespace)
     assert lease["spec"]["holderIdentity"] == "second"
 

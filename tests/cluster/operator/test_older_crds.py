@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
     from tests.support.supervisor import Supervisor
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 LACKING = {
     "HawkPool": {"properties.status.properties.decisions.items.properties.observed"},
@@ -48,7 +48,7 @@ def test_an_operator_and_an_agent_serve_under_older_crds_and_use_the_new_ones_wh
 ) -> None:
     cluster, namespace = bare_plane, "default"
     cluster.apply(*map(older, crds()))
-    cluster.kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=60s")
+    cluster.kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=120s")
     served = cluster.get("crd", "hawknodes.hawkpool.dev")["spec"]["versions"][0]["schema"]
     assert "pools" not in served["openAPIV3Schema"]["properties"]["spec"]["properties"]
     node = cluster.node()
@@ -62,7 +62,7 @@ def test_an_operator_and_an_agent_serve_under_older_crds_and_use_the_new_ones_wh
         log = processes.folder / "operator.log"
         process = processes.spawn(command(namespace, port), name="operator", log=log, env=environment)
         running = Running(process, port, log)
-        until(running.leads, what="the operator to lead", timeout=120)
+        until(running.leads, what="the operator to lead")
         cluster.apply(pool("llama", namespace, scaling={"interval": "1s"}))
         wait_condition(cluster, namespace, "llama", "DevicesReady", status="True", reason="AsExpected")
         until(
@@ -71,7 +71,7 @@ def test_an_operator_and_an_agent_serve_under_older_crds_and_use_the_new_ones_wh
         )
         assert "lacks status.decisions[].observed" in running.text()
         assert running.metric("hawk_operator_reconciles_total", outcome="error") == 0
-        until(lambda: rests(running), what="looks that write nothing", timeout=90, interval=0)
+        until(lambda: rests(running), what="looks that write nothing", interval=0)
 
 
 def rests(running: Running) -> bool:

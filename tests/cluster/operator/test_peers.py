@@ -147,8 +147,8 @@ def test_agents_are_wired_proved_lost_and_wired_again(
     right.report(verifiedPeers=[left.node])
     wait_condition(cluster, namespace, "llama", "Ready", status="True", reason="AsExpected")
 
-    cluster.kubectl("delete", "hawkpool", "llama", "-n", namespace, "--timeout=20s")
-    until(lambda: left.peers() == right.peers() == [], what="no peers", timeout=30)
+    cluster.kubectl("delete", "hawkpool", "llama", "-n", namespace, "--timeout=120s")
+    until(lambda: left.peers() == right.peers() == [], what="no peers")
 
 
 def test_the_status_schema_holds_every_key_that_is_written(

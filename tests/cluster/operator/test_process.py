@@ -41,7 +41,7 @@ def writes(cluster: Cluster, since: int, namespace: str) -> list[str]:
 def test_a_restart_writes_nothing(
     cluster: Cluster, operator: StartOperator, namespace: str, node: str
 ) -> None:
-    first = operator()
+    first = operator("--identity=the-same")
     cluster.apply(pool("llama", namespace, scaling={"interval": "1s"}))
     wait_condition(cluster, namespace, "llama", "DevicesReady", status="True", reason="AsExpected")
     until(lambda: first.metric("hawk_operator_queue_keys", state="busy") == 0, what="the operator to rest")
@@ -49,7 +49,7 @@ def test_a_restart_writes_nothing(
     first.process.kill()
     mark = cluster.audit_mark()
 
-    second = operator("--lease-duration=2", "--renew-deadline=1.5")
+    second = operator("--identity=the-same")  # the Lease is still its own: nothing to wait for
     until(
         lambda: second.metric("hawk_operator_reconciles_total", kind="pool", outcome="success") >= 3,
         what="three looks at the pool",
@@ -98,7 +98,7 @@ def test_what_is_not_ours_stays_untouched(
         )
     ]
     cluster.apply(*strangers)
-    cluster.kubectl("wait", "pods", "--all", "-n", namespace, "--for=condition=Ready", "--timeout=30s")
+    cluster.kubectl("wait", "pods", "--all", "-n", namespace, "--for=condition=Ready", "--timeout=120s")
 
     def versions() -> dict[str, str]:
         items = cluster.get("secrets,configmaps,pods", "-n", namespace)["items"]

@@ -67,16 +67,12 @@ def test_replicas_follow_the_traffic_and_hold_when_metrics_are_lost(
                 "MetricsAvailable",
                 status="True",
                 reason="MetricsFresh",
-                timeout=90,
             )
-            until(
-                lambda: replicas(cluster, namespace)["llama-prefill"] > 3, what="prefill to grow", timeout=90
-            )
+            until(lambda: replicas(cluster, namespace)["llama-prefill"] > 3, what="prefill to grow")
             rate[0] = 2
             until(
                 lambda: replicas(cluster, namespace)["llama-prefill"] <= 2,
                 what="prefill to shrink",
-                timeout=120,
             )
             reasons = {
                 item["reason"]

@@ -68,7 +68,6 @@ def test_roles_suffice_and_nothing_is_refused(
         until(
             lambda: running.metric("hawk_operator_watch_events_total", resource="pods") > 0,
             what="an event of the watch of pods",
-            timeout=90,
         )
         user = f"system:serviceaccount:{namespace}:narrow"
         mine = [event for event in cluster.audit_events(mark) if event["user"]["username"] == user]

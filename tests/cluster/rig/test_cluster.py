@@ -83,7 +83,7 @@ def test_token_bound_to_a_pod_ends_with_the_pod(cluster: Cluster, namespace: str
             "spec": {"serviceAccountName": "agent", **pod},
         }
     )
-    cluster.kubectl("wait", "pod/agent", "-n", namespace, "--for=condition=Ready", "--timeout=60s")
+    cluster.kubectl("wait", "pod/agent", "-n", namespace, "--for=condition=Ready", "--timeout=120s")
     agent = cluster.service_account_kubeconfig(namespace, "agent", bound_pod="agent")
     user = json.loads(cluster.kubectl("auth", "whoami", "-o", "json", kubeconfig=agent))["status"]["userInfo"]
     assert user["username"] == f"system:serviceaccount:{namespace}:agent"
@@ -99,7 +99,7 @@ def test_token_bound_to_a_pod_ends_with_the_pod(cluster: Cluster, namespace: str
         return False
 
     # The API server remembers a good token for ten seconds.
-    until(refused, what="the token of a deleted pod refused", timeout=60, interval=0.5)
+    until(refused, what="the token of a deleted pod refused", interval=0.5)
 
 
 def test_node_may_not_change_another_node(cluster: Cluster, fake_node: AddNode) -> None:
@@ -163,7 +163,7 @@ def test_pod_is_ready_no_sooner_than_its_annotation_says(
     fake_node(capacity={"example.com/device": "4"})
     cluster.apply(deployment(namespace, 1, **{"test.hawkpool.dev/ready-after": "2s"}))
     cluster.kubectl(
-        "wait", "deployment/sleeper", "-n", namespace, "--for=condition=Available", "--timeout=60s"
+        "wait", "deployment/sleeper", "-n", namespace, "--for=condition=Available", "--timeout=120s"
     )
 
     [pod] = cluster.get("pods", "-n", namespace)["items"]
@@ -179,7 +179,7 @@ def test_audit_log_holds_the_bodies_of_our_groups_writes_and_no_others(
     cluster.kubectl("create", "configmap", "secretive", "--from-literal=a=b", "-n", namespace)
     crd = yaml.safe_load(THINGS)
     cluster.apply(crd)
-    cluster.kubectl("wait", f"crd/{crd['metadata']['name']}", "--for=condition=Established", "--timeout=60s")
+    cluster.kubectl("wait", f"crd/{crd['metadata']['name']}", "--for=condition=Established", "--timeout=120s")
     try:
         thing = {"apiVersion": "hawkpool.dev/v1test", "kind": "RigThing", "spec": {"size": 3}}
         cluster.apply({**thing, "metadata": {"name": "thing", "namespace": namespace}})
@@ -248,4 +248,4 @@ def test_a_fake_node_renews_its_lease_as_a_kubelet_does(cluster: Cluster, fake_n
         return str(lease["spec"]["renewTime"])
 
     first = until(renewed, what="the node's Lease", ignore=(CommandError,))
-    until(lambda: renewed() != first, what="a renewal", timeout=30)
+    until(lambda: renewed() != first, what="a renewal")

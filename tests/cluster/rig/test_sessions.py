@@ -83,9 +83,7 @@ def test_killed_session_leaves_no_process_port_or_folder(
         ) as session,
     ):
         try:
-            until(
-                lambda: told.exists() or session.poll() is not None, what="the session's cluster", timeout=120
-            )
+            until(lambda: told.exists() or session.poll() is not None, what="the session's cluster")
             assert told.exists(), (tmp_path / "output.txt").read_text()
             facts = json.loads(told.read_text())
             assert all(map(running, facts["pids"]))

@@ -73,7 +73,7 @@ def look_until(source, condition, groups=GROUPS):
         found[:] = [collect(source, groups, time.time())]
         return condition(found[0])
 
-    until(wanted, what="a window", timeout=40, interval=0.2)
+    until(wanted, what="a window", interval=0.2)
     return found[0]
 
 

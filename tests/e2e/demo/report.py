@@ -52,6 +52,11 @@ class Report:
         if self._live.is_started:
             self._live.stop()
 
+    @property
+    def live(self) -> bool:
+        """Whether somebody watches the table while the demo runs."""
+        return self._live.is_started
+
     def drive(self, demo: object) -> None:
         """Its steps in turn, each by the demo's method of its name; DemoError at the first that fails."""
         for name in self.steps:

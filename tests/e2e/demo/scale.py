@@ -27,6 +27,6 @@ SCALES = {
         prompt_tokens=93,
         new_tokens=16,
         chunk_layers=2,
-        patience=10.0,
+        patience=4.0,
     ),
 }

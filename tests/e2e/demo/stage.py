@@ -162,7 +162,7 @@ def _install(cluster: Cluster) -> None:
         "install", "hawk", CHART, "--namespace", SYSTEM, "--create-namespace", "--wait",
         "--set", "operator.enabled=false", "--set", "agent.enabled=false",
     )  # fmt: skip
-    cluster.kubectl("wait", "crd/hawkpools.hawkpool.dev", "--for=condition=Established", "--timeout=30s")
+    cluster.kubectl("wait", "crd/hawkpools.hawkpool.dev", "--for=condition=Established", "--timeout=60s")
 
 
 def script(name: str) -> Path:

@@ -13,8 +13,9 @@ from .report import DemoError, Report, Step
 from .scale import SCALES
 from .stage import NODES, SCALE, Stage
 
-READY_SECONDS = 60.0
-FOLLOW_SECONDS = 60.0
+READY_SECONDS = 240.0
+FOLLOW_SECONDS = 240.0
+METRICS_SECONDS = 60.0
 WINDOW_SECONDS = 6.0
 HOLD_SECONDS = 4.0
 
@@ -74,7 +75,9 @@ class Demo:
     def ratio(self, step: Step) -> None:
         """Traffic changes and the ratio with it; no ratio stands in the demo but the two rules of thumb."""
         seen = step.facts["ratios"] = []
-        self._until("metrics", lambda pool: condition(pool, "MetricsAvailable")["status"] == "True", 20.0)
+        self._until(
+            "metrics", lambda pool: condition(pool, "MetricsAvailable")["status"] == "True", METRICS_SECONDS
+        )
         self._follow(seen, RETRIEVAL, lambda ratio: ratio == "1:2")
         self._follow(seen, AGENTS, lambda ratio: ratio == "1:4")
         mixed = self._follow(seen, MIXED, lambda ratio: ratio not in THUMB_RULES)
@@ -166,7 +169,8 @@ class Demo:
         def probe() -> bool:
             self.stage.check()
             pool = self.stage.pool()
-            self.report.watch(pool, self.stage.table())
+            # A kubectl twice a second is for those who watch.
+            self.report.watch(pool, self.stage.table() if self.report.live else [])
             return "status" in pool and bool(pool["status"].get("conditions")) and holds(pool)
 
         try:
@@ -176,6 +180,7 @@ class Demo:
             if self.stage.operator:
                 self.report.say(self.stage.operator.tail())
             raise DemoError(f"{error}; {unmet(self.stage.pool())}") from error
+        self.report.watch(self.stage.pool(), self.stage.table())
 
 
 def condition(pool: dict[str, Any], kind: str) -> dict[str, Any]:

@@ -31,6 +31,11 @@ def test_what_the_api_server_accepts_has_no_error(case: Case) -> None:
     assert parse(parse(case.object).to_dict()) == parse(case.object)
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.path.stem)
+def test_a_case_holds_what_it_is_about_and_no_defaults(case: Case) -> None:
+    assert case.content.keys() <= {"about", "object", "says", "refusal", "findings"}
+
+
 def test_there_are_cases() -> None:
     assert len(REFUSED) > 40
     assert len(ACCEPTED) > 10

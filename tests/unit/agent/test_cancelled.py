@@ -22,7 +22,6 @@ from hawk_agent.client import Engine, layer_events
 from hawk_agent.errors import HawkAgentError
 from hawk_agent.service.links import State
 from hawk_agent.service.settings import PeerAddress
-from hawk_agent.streaming.lease import Terms
 from hawk_agent.transfer.outcome import Outcome
 from tests.unit.agent.cutting import Cutter, Wait, alive
 from tests.unit.agent.house import (
@@ -49,9 +48,9 @@ STRIDE = 17
 """The fast suite cuts one wait in so many; the slow one cuts each."""
 QUIET_SECONDS = 60.0
 """A limit for a loaded machine. A call whose handler is cut off is missed by its silence, in ten seconds."""
-TERMS = Terms(grant=2, stall=2, grace=0.1, max_grace=20)
-OTHERS = 3
-"""Descriptors of gRPC's own that a link made anew may have more."""
+TERMS = {"grant": 2.0, "stall": 2.0, "grace": 0.1, "max_grace": 20.0}
+OTHERS = 6
+"""Connections of links that are being made anew; what each of a hundred cuts kept would be more."""
 SIZES = GEOMETRY | {"l": 3, "s": 16}
 
 
@@ -78,7 +77,7 @@ class Pair:
 
     async def start(self) -> None:
         for node in ("gpu", "npu"):
-            await self.house.agent(node, transports=(self.transport,), terms=TERMS)
+            await self.house.agent(node, transports=(self.transport,), **TERMS)
         await self.house.wire(("gpu", "npu"), ("npu", "gpu"))  # as the operator does: pairs
         self.gpu, self.npu = self.house.agents["gpu"], self.house.agents["npu"]
         for node in ("gpu", "npu"):
@@ -316,3 +315,24 @@ async def test_any_task_may_be_cancelled_at_any_wait(house: House, transport: st
     runs = await cut_all(house, transport, scenario, 1)
     print(f"{scenario} over {transport}: {runs} interleavings")
     assert runs > 100
+
+
+@pytest.mark.slow
+async def test_tasks_that_wait_all_the_time_may_be_cancelled(house: House) -> None:
+    """Listeners, the tick, links, connections: whatever waits is cancelled where it waits."""
+    cutter = Cutter()
+    cutter.install()
+    pair = Pair(house, "tcp")
+    await pair.start()
+    house.stack.push_async_callback(pair.close)
+    await right(pair)
+    await pair.quiet()
+    pair.tasks, pair.files = len(alive()), descriptors()
+    for number in range(len(alive())):
+        waiting = sorted(alive(), key=lambda task: task.get_name())
+        if number < len(waiting):
+            waiting[number].cancel()
+            await asyncio.wait([waiting[number]], timeout=1)
+            await asyncio.sleep(0.05)
+        await pair.quiet()
+        await right(pair)

@@ -96,9 +96,8 @@ def try_room(room: Room, sample: int | None, seed: int, only: str) -> dict[str, 
     if sample is not None and sample < len(every):
         indices = sorted(random.Random(seed).sample(range(len(every)), sample))
         chosen = [every[index] for index in indices]
-    known = {
-        entry["before"] + entry["after"]: entry["why"] for entry in yaml.safe_load(EQUIVALENT.read_text())
-    }
+    equivalents = yaml.safe_load(EQUIVALENT.read_text())
+    known = {(entry["file"], entry["after"]): entry["why"] for entry in equivalents}
     survivors: list[dict[str, object]] = []
     killed = dict.fromkeys(("test", "crash", "time"), 0)
     started = time.monotonic()
@@ -107,14 +106,15 @@ def try_room(room: Room, sample: int | None, seed: int, only: str) -> dict[str, 
         if outcome.killed:
             killed[outcome.killed] += 1
         else:
+            file = str(mutant.path.relative_to(ROOT))
             survivor = {
-                "file": str(mutant.path.relative_to(ROOT)),
+                "file": file,
                 "line": mutant.lines[0],
                 "function": mutant.function,
                 "before": mutant.before,
                 "after": mutant.after,
                 "tests": outcome.tests,
-                "equivalent": known.get(mutant.before + mutant.after),
+                "equivalent": known.get((file, mutant.after)),
             }
             survivors.append(survivor)
         done = len(survivors) + sum(killed.values())

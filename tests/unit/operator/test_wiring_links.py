@@ -68,9 +68,9 @@ def test_a_side_without_workers_or_without_agents_is_named(role):
     gone = judge(SIDES, {name: agents[name] for name in agents if name not in names}, Wiring())
 
     assert (empty.wanted, empty.verified, empty.proved) == (0, 0, None)
-    assert role in empty.message
+    assert f"no {role} worker" in empty.message
     assert (gone.wanted, gone.verified, gone.proved, gone.reason) == (0, 0, False, Reason.NO_AGENT)
-    assert role in gone.message
+    assert f" {role} workers" in gone.message
     assert listed(names) in gone.message
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import signal
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hawk_agent.errors import HawkAgentError
@@ -16,6 +18,7 @@ from hawk_api.settings import SettingsError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hawk_agent.supervision import Work
     from hawk_agent.transports.registry import TransportRegistry
 
 log = logging.getLogger("hawk_agent")
@@ -29,8 +32,9 @@ async def _serve(settings: AgentSettings, registry: TransportRegistry | None) ->
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with contextlib.AsyncExitStack() as stack:
+        keep_identity: Work | None = None
         if settings.identity == "kubernetes":
-            await _enrol(settings, stack)
+            keep_identity = await _enrol(settings)
         reviewer = None
         if settings.engine_auth == "token":
             from lightkube import AsyncClient  # noqa: PLC0415 -- in a cluster only
@@ -42,6 +46,8 @@ async def _serve(settings: AgentSettings, registry: TransportRegistry | None) ->
         agent = Agent(settings, registry=registry, reviewer=reviewer)
         await agent.start()
         stack.push_async_callback(agent.stop)
+        if keep_identity is not None:
+            agent.supervisor.keep("keeping the certificate", keep_identity)
         http = HttpServer(settings.metrics_address, agent.metrics.registry, agent.unhealthy)
         await http.start()
         stack.push_async_callback(http.close)
@@ -56,8 +62,8 @@ async def _serve(settings: AgentSettings, registry: TransportRegistry | None) ->
         log.info("stopping")
 
 
-async def _enrol(settings: AgentSettings, stack: contextlib.AsyncExitStack) -> None:
-    """Get a certificate from the cluster before talking to anybody, and keep it valid."""
+async def _enrol(settings: AgentSettings) -> Work:
+    """Get a certificate from the cluster before talking to anybody. Returns what keeps it valid."""
     import time  # noqa: PLC0415
 
     from hawk_agent import identity  # noqa: PLC0415 -- cryptography, with TLS only
@@ -67,8 +73,14 @@ async def _enrol(settings: AgentSettings, stack: contextlib.AsyncExitStack) -> N
 
     cluster = identity.Cluster(AsyncClient(), settings.system_namespace)
     await identity.ensure(cluster, settings.node, settings.tls, time.time)
-    keeping = asyncio.create_task(identity.keep(cluster, settings.node, settings.tls, time.time))
-    stack.callback(keeping.cancel)
+    return partial(identity.keep, cluster, settings.node, settings.tls, time.time)
+
+
+def _raise_descriptor_limit() -> None:
+    """As many descriptors as this process may have: a push of 80 layers brings as many events along."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def main(arguments: Sequence[str] | None = None, *, registry: TransportRegistry | None = None) -> None:
@@ -88,6 +100,7 @@ def main(arguments: Sequence[str] | None = None, *, registry: TransportRegistry 
     )
     for noisy in ("httpx", "httpx2"):  # a line a call; a Lease alone is renewed every few seconds
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    _raise_descriptor_limit()
     try:
         asyncio.run(_serve(settings, registry))
     except HawkAgentError as error:

@@ -13,6 +13,7 @@ import logging
 import random
 import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from hawk_agent.errors import HawkAgentError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from hawk_agent.service.agent import Agent
+    from hawk_agent.supervision import Duty
 
 RENEW_SECONDS: Final = 10.0
 LEASE_SECONDS: Final = 40
@@ -46,21 +48,25 @@ class Publisher:
         self._api = NodeApi(agent.settings.node, system_namespace)
         self._changed = asyncio.Event()
         self._written: dict[str, Any] | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._duties: list[Duty] = []
 
     async def start(self) -> None:
         """Begin. The API may be away."""
         self._agent.on_change = self._changed.set
         self._changed.set()
         loops = (("lease", self._renew), ("status", self._publish), ("peers", self._follow))
-        self._tasks = [asyncio.create_task(self._for_ever(name, work)) for name, work in loops]
+        self._duties = [
+            self._agent.supervisor.keep(f"publishing: {name}", partial(self._for_ever, name, work))
+            for name, work in loops
+        ]
 
     async def close(self) -> None:
         """Stop, and give the Lease up so that nobody waits for it to run out."""
         self._agent.on_change = lambda: None
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        tasks = [duty.task for duty in self._duties if duty.task is not None]
+        for duty in self._duties:
+            duty.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         with contextlib.suppress(HawkAgentError):
             await self._api.beat("", _micro(), 1)
         await self._api.close()

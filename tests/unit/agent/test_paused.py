@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 from pathlib import Path
@@ -151,3 +152,16 @@ async def test_unwiring_a_peer_lets_its_transfers_end_as_they_would(house: House
     assert [report.outcome for report in reports] == [Outcome.SUCCESS] * 20
     assert not house.agents["gpu"].sends.running
     assert house.agents["gpu"].regions.get("kv").users == house.agents["npu"].regions.get("kv").users == 0
+
+
+async def test_an_agent_takes_all_the_descriptors_that_it_may_have(
+    house: House, child: dict[str, asyncio.subprocess.Process]
+) -> None:
+    """Container runtimes set a soft limit of 1,024, which a dozen pushes of 80 layers use up."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+    try:
+        child["npu"] = await spawn(house, "npu", "shm")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert resource.prlimit(child["npu"].pid, resource.RLIMIT_NOFILE) == (hard, hard)

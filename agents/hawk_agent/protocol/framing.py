@@ -94,8 +94,19 @@ def close_all(descriptors: list[int] | deque[int]) -> None:
             continue
 
 
+class DescriptorsCutError(FrameError):
+    """Descriptors came that this process has no room for; they are closed. `data` came with them."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(
+            "descriptors were cut off: too many in one message, or the limit of open files is reached"
+        )
+        self.data = data
+
+
 def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
-    """One read: bytes (none at the end of the stream) and descriptors. FrameError if some were cut off."""
+    """One read: bytes (none at the end of the stream) and descriptors. DescriptorsCutError if some were cut
+    off."""
     room = socket.CMSG_SPACE(253 * 4)
     data, ancillary, flags, _ = sock.recvmsg(_CHUNK, room, socket.MSG_CMSG_CLOEXEC)
     descriptors: list[int] = []
@@ -106,9 +117,7 @@ def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
             descriptors += numbers
     if flags & socket.MSG_CTRUNC:
         close_all(descriptors)
-        raise FrameError(
-            "descriptors were cut off: too many in one message, or the limit of open files is reached"
-        )
+        raise DescriptorsCutError(data)
     return data, descriptors
 
 

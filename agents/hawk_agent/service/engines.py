@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import resource
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -104,6 +105,8 @@ class _Message:
 
     request: engine_pb2.Request
     descriptors: list[int]
+    cut: bool = False
+    """Its descriptors didn't come: this process has no room for them."""
 
     def close(self) -> None:
         framing.close_all(self.descriptors)
@@ -123,6 +126,8 @@ class EngineConnection:
         self._requests = requests(object())  # known by it in what outlives the connection
         self._running: dict[asyncio.Task[None], _Message] = {}
         self._writing: asyncio.Task[None] | None = None
+        self._cut = False
+        """Descriptors were cut off whose request isn't complete yet."""
 
     async def run(self) -> None:
         """Serve until the engine goes, or says what is no message. Begun again, it only ends what is left."""
@@ -155,9 +160,9 @@ class EngineConnection:
             data, descriptors = framing.receive(self._client)
         except BlockingIOError:
             return
-        except FrameError as error:
-            self._stop_reading(error)
-            return
+        except framing.DescriptorsCutError as error:
+            data, descriptors = error.data, []
+            self._cut = True
         except OSError:
             self._stop_reading(None)
             return
@@ -183,6 +188,10 @@ class EngineConnection:
             raise FrameError(f"a frame of {len(frame)} bytes is no request ({error})") from error
         if request.WhichOneof("body") is None:
             raise FrameError("a request without a body, or of a kind that this agent doesn't know")
+        if self._cut and request.descriptors > len(self._descriptors):
+            self._cut = False
+            self._descriptors.close()
+            return _Message(request, [], cut=True)
         return _Message(request, self._descriptors.take(request.descriptors))
 
     @property
@@ -209,6 +218,18 @@ class EngineConnection:
                 log.warning("an engine's connection is closed: %s", message)
                 self.reply(_failure(0, message))
                 return
+            if message.cut:
+                most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+                self.reply(
+                    _failure(
+                        message.request.id,
+                        LimitReachedError(
+                            f"the agent has no room for {message.request.descriptors} descriptors, its limit "
+                            f"is {most} in all; wait for transfers to end, or raise the limit of open files"
+                        ),
+                    )
+                )
+                continue
             if len(self._running) >= MAX_REQUESTS:
                 message.close()
                 self.reply(

@@ -95,7 +95,8 @@ class House:
 
     async def agent(self, node: str, registry: TransportRegistry | None = None, **changes: Any) -> Agent:
         quiet = {"listen": "127.0.0.1:0", "metrics": "127.0.0.1:0", "insecure": True, "copy_threads": 2}
-        settings = AgentSettings(node=node, socket=self.folder / f"{node}.sock", **quiet | changes)
+        quiet["socket"] = self.folder / f"{node}.sock"
+        settings = AgentSettings(node=node, **quiet | changes)
         agent = Agent(settings, registry=registry)
         await agent.start()
         self.agents[node] = agent

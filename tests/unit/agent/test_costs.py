@@ -7,6 +7,7 @@ import contextlib
 import errno
 import gc
 import os
+import resource
 import socket
 import tracemalloc
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hawk_agent.client import Engine, allocate, layer_events
-from hawk_agent.errors import HawkAgentError, RegionError
+from hawk_agent.errors import HawkAgentError, LimitReachedError, RegionError
 from hawk_agent.net import accepting
 from hawk_agent.protocol import engine_pb2, framing
 from hawk_agent.streaming import report as reports
@@ -240,3 +241,30 @@ async def test_a_registration_that_is_repeated_is_the_same_and_another_is_refuse
         mapping.close()
     os.close(descriptor)
     os.close(other)
+
+
+async def test_a_push_that_there_are_no_descriptors_for_is_refused_and_others_go_on(house: House) -> None:
+    source, destination = await small_pair(house, "shm")
+    lease = await off(destination.engine.reserve, "kv", "r")
+    events = layer_events(LAYERS)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(events) + 20, hard))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        framing.close_all(taken[-3:])
+        with pytest.raises(LimitReachedError, match=f"no room for {LAYERS} descriptors"):
+            await off(source.engine.push, lease.ticket, "kv", 1, events)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        framing.close_all(taken[:-3])
+    transfer = await off(source.engine.push, lease.ticket, "kv", 1, events)
+    for event in events:
+        os.eventfd_write(event, 1)
+        os.close(event)
+    await off(destination.engine.wait, lease, LAYERS - 1)
+    await off(destination.engine.acknowledge, lease)
+
+    assert (await off(transfer.result)).outcome is Outcome.SUCCESS

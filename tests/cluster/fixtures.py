@@ -26,6 +26,17 @@ if TYPE_CHECKING:
     from .prometheus import Prometheus
 
 ROOT = Path(__file__).parents[2]
+TOGETHER = {
+    "a control plane and releases": (
+        "chart/test_admission.py",
+        "chart/test_pod_security.py",
+        "chart/test_trust.py",
+    ),
+    "a release": ("chart/test_rights.py",),
+    "an operator for life": ("operator/test_life.py",),
+    "an operator for refusals": ("operator/test_refusals.py",),
+}
+"""Files whose tests share what is slow to start, by what that is."""
 
 
 class StartPrometheus(Protocol):
@@ -132,6 +143,22 @@ def prometheus(processes: Supervisor, request: pytest.FixtureRequest) -> Iterato
             return server
 
         yield start
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each worker a test at a time, but the whole of a file whose tests share what is slow to start."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    # xdist's own groups are marks that it writes into node ids, which pytest 9 doesn't let it do.
+    from xdist.scheduler import LoadScopeScheduling
+
+    class FilesTogether(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return next((name for name, files in TOGETHER.items() if file.endswith(files)), nodeid)
+
+    return FilesTogether(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

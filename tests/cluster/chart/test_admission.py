@@ -11,7 +11,7 @@ from lightkube.types import PatchType
 
 from hawk_operator.kube.resources import NODE, lightkube_class
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("chart")]
+pytestmark = pytest.mark.cluster
 
 HawkNode = lightkube_class(NODE)
 

@@ -13,7 +13,7 @@ from tests.support.waiting import until
 
 from .release import named
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("chart")]
+pytestmark = pytest.mark.cluster
 
 
 def pod(objects, kind, name):

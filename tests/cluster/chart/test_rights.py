@@ -20,7 +20,7 @@ from tests.support.waiting import until
 from . import rights
 from .release import NAMESPACE, Release
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.xdist_group("rights")]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 NOT_HERE = {
     rights.Right("list", "keda.sh", "scaledobjects"): "KEDA is not installed in this cluster",

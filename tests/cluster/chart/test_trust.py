@@ -27,7 +27,7 @@ from tests.support.waiting import until
 
 from . import rights
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("chart")]
+pytestmark = pytest.mark.cluster
 
 PATIENCE = 30.0
 

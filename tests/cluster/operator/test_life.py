@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
     from .running import Running
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.usefixtures("shared_operator"),
-    pytest.mark.xdist_group("life"),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("shared_operator")]
 
 
 def test_a_pool_becomes_workers_and_goes_with_them(cluster: Cluster, namespace: str, node: str) -> None:

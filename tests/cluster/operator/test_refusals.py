@@ -13,11 +13,7 @@ from .running import CONTAINER, group, pool, replicas, wait_condition
 if TYPE_CHECKING:
     from tests.cluster.cluster import Cluster
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.usefixtures("shared_operator"),
-    pytest.mark.xdist_group("refusals"),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("shared_operator")]
 
 
 @pytest.mark.parametrize(

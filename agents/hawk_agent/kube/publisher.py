@@ -143,15 +143,14 @@ class Publisher:
         own = self._agent.settings
         spec = body.get("spec") or {}
         self._agent.pools.terms = pools.parse(spec)
-        self._agent.links.wire((*own.peers, *wanted(spec, own.node)))
+        self._agent.links.wire((*own.peers, *wanted(spec)))
 
 
-def wanted(spec: Mapping[str, Any], node: str) -> list[PeerAddress]:
-    """The peers of a HawkNode's spec, without this node itself. Pure."""
+def wanted(spec: Mapping[str, Any]) -> list[PeerAddress]:
+    """The peers of a HawkNode's spec; a node that prefills and decodes for a pool is its own. Pure."""
     return [
         PeerAddress(peer["address"], peer["node"], peer.get("epoch") or "")
         for peer in spec.get("peers") or ()
-        if peer["node"] != node
     ]
 
 

@@ -20,13 +20,16 @@ class DataPaths:
         self._identity = identity
 
     def shared_with(self, peer: peer_pb2.Identity) -> list[str]:
-        """Those that both ends have, best first."""
+        """Those that both ends have, best first. To itself an agent prefers what needs no network."""
         same_host = peer.host == self._identity.host
-        return [
+        found = [
             name
             for name, transport in self.transports.items()
             if name in peer.transports and (same_host or not transport.same_host_only)
         ]
+        if peer.epoch == self._identity.epoch:
+            found.sort(key=lambda name: not self.transports[name].same_host_only)
+        return found
 
     async def adopt(self, region: Region) -> None:
         """An engine handed this memory over. An error of any path refuses it."""

@@ -155,8 +155,6 @@ def _verified(facts: Facts) -> Verdict:
             if reason in _BROKEN:
                 return Verdict(False, _BROKEN[reason], f"{name} to {peer}: {message}")
     links = facts.links
-    if links is not None and links.reason is Reason.NOT_NEEDED:
-        return Verdict(True, Reason.NOT_NEEDED, links.message)
     if links is None or not links.verified:
         return Verdict(None, Reason.NO_TRANSFERS, "no link has carried a proved transfer yet")
     return Verdict(

@@ -46,8 +46,6 @@ def judge(sides: Sides, agents: Mapping[str, Agent], wiring: Wiring) -> Links:
             )
     wired = Sides(*(frozenset(n for n in s if _present(n, agents)) for s in (sides.prefill, sides.decode)))
     pairs = sorted(wired.pairs())
-    if not pairs:
-        return Links(0, 0, True, Reason.NOT_NEEDED, "all workers are on one node: nothing crosses a link")
     dead = sorted(name for name in wired.prefill | wired.decode if not agents[name].live)
     if dead:
         verified = sum(_verified(pair, agents) for pair in pairs)
@@ -92,7 +90,7 @@ def _knows(one: Agent, other: Agent) -> bool:
 def _problems(pairs: Iterable[tuple[str, str]], agents: Mapping[str, Agent]) -> str:
     found = []
     for left, right in pairs:
-        for one, other in ((left, right), (right, left)):
+        for one, other in sorted({(left, right), (right, left)}):
             for peer, reason, message in agents[one].problems:
                 if peer == other:
                     found.append(f"{one} to {other}: {reason} {message}".rstrip())

@@ -83,12 +83,9 @@ class Sides:
     decode: frozenset[str] = frozenset()
 
     def pairs(self) -> frozenset[tuple[str, str]]:
-        """Unordered pairs of different nodes between which KV may move."""
+        """Unordered pairs of nodes between which KV may move; a node on both sides pairs with itself."""
         return frozenset(
-            (min(left, right), max(left, right))
-            for left in self.prefill
-            for right in self.decode
-            if left != right
+            (min(left, right), max(left, right)) for left in self.prefill for right in self.decode
         )
 
 
@@ -126,7 +123,7 @@ def wire(sides: Iterable[Sides], agents: Mapping[str, Agent], limit: int = MAX_P
                 f"{full} has {limit} peers already, the most there may be",
             )
             continue
-        for one, other in (pair, pair[::-1]):
+        for one, other in {pair, pair[::-1]}:
             counts[one] += 1
             chosen.setdefault(one, []).append(other)
     return Wiring({name: tuple(sorted(others)) for name, others in chosen.items()}, refused)
@@ -136,7 +133,7 @@ def _by_preference(
     pairs: list[tuple[str, str]], agents: Mapping[str, Agent], limit: int
 ) -> list[tuple[str, str]]:
     """The pairs in the order in which places are given; any order where there are places for all of them."""
-    counts = Counter(name for pair in pairs for name in pair)
+    counts = Counter(name for pair in pairs for name in {*pair})
     if all(count <= limit for count in counts.values()):
         return pairs
     return sorted(pairs, key=lambda pair: (_distance(*(agents[name] for name in pair)), _spread(pair), pair))
@@ -231,7 +228,7 @@ def _clash(left: Agent, right: Agent, ambiguous: Mapping[str, str]) -> tuple[Rea
 
 
 def _distance(left: Agent, right: Agent) -> int:
-    if left.host and left.host == right.host:
+    if left.name == right.name or (left.host and left.host == right.host):
         return 0
     if left.zone and left.zone == right.zone:
         return 1

@@ -80,11 +80,11 @@ def test_conditions_keep_their_time_while_they_stay() -> None:
     ]
 
 
-def test_peers_are_taken_from_the_spec_without_oneself() -> None:
+def test_peers_are_taken_from_the_spec_this_node_itself_among_them() -> None:
     peers = [{"node": n, "address": f"{n}:7400", "epoch": "e"} for n in ("n1", "n2")]
 
-    assert [p.node for p in publisher.wanted({"peers": peers}, "n1")] == ["n2"]
-    assert publisher.wanted({}, "n1") == []
+    assert [p.node for p in publisher.wanted({"peers": peers})] == ["n1", "n2"]
+    assert publisher.wanted({}) == []
 
 
 async def test_metrics_have_help_and_the_prefix_and_health_follows_the_tick(

@@ -154,7 +154,6 @@ STUCK = pods("p", "Prefill", 2, pod("p0"), pod("p1", node="", ready=False, unsch
         ({"links": Links(2, 1, False, Reason.LINKS_DOWN, "x")}, "Wired", "False", "LinksDown"),
         ({"links": Links(2, 0, None, Reason.WAITING, "x")}, "TransferVerified", "Unknown", "NoTransfers"),
         ({"links": Links(2, 0, None, Reason.WAITING, "x")}, "Ready", "Unknown", "Waiting"),
-        ({"links": Links(0, 0, True, Reason.NOT_NEEDED, "x")}, "TransferVerified", "True", "NotNeeded"),
         (
             {"agents": {"n1": replace(WORKER["n1"], problems=(("n2", "CanaryFailed", "bytes differ"),))}},
             "TransferVerified",

@@ -40,7 +40,7 @@ def test_links_have_two_ends_and_bounds_hold(pools, limit):
         for other in peers:
             assert name in found.peers[other]
             assert (min(name, other), max(name, other)) in wanted
-    chosen = {(a, b) for a, peers in found.peers.items() for b in peers if a < b}
+    chosen = {(a, b) for a, peers in found.peers.items() for b in peers if a <= b}
     assert chosen | set(found.refused) == wanted
     assert wire(reversed(pools), dict(reversed(AGENTS.items())), limit) == found
 
@@ -95,6 +95,12 @@ def test_an_agent_that_dies_keeps_its_place_and_one_that_returns_has_a_new_epoch
     assert not outdated(agent("idle"), spec_of(agent("idle"), (), {}))
 
 
+def alone(name: str):
+    """An agent that is linked to itself."""
+    peers = ((name, f"{name}:7443", f"{name}-1"),)
+    return {name: agent(name, peers=peers, verified=frozenset({name}))}
+
+
 def linked(left: str, right: str, **more):
     """Two agents whose specs and proofs agree."""
     agents = {}
@@ -132,7 +138,14 @@ def test_a_link_is_proved_when_both_ends_say_so_of_the_present_incarnations():
         (Sides(frozenset("a"), frozenset()), {"a": agent("a")}, None, Reason.NOT_OBSERVED),
         (BOTH, {"a": agent("a")}, False, Reason.NO_AGENT),
         (BOTH, {"a": agent("a"), "b": agent("b", address="")}, False, Reason.NO_AGENT),
-        (Sides(frozenset("a"), frozenset("a")), {"a": agent("a")}, True, Reason.NOT_NEEDED),
+        (Sides(frozenset("a"), frozenset("a")), {"a": agent("a")}, None, Reason.WAITING),
+        (Sides(frozenset("a"), frozenset("a")), alone("a"), True, Reason.AS_EXPECTED),
+        (
+            Sides(frozenset("a"), frozenset("a")),
+            {"a": agent("a", problems=(("a", "CanaryFailed", "bad bytes"),))},
+            False,
+            Reason.LINKS_DOWN,
+        ),
         (BOTH, {"a": agent("a"), "b": agent("b")}, None, Reason.WAITING),
         (
             BOTH,

@@ -81,11 +81,14 @@ def test_a_node_whose_agent_has_not_said_where_and_who_it_is_has_no_links(silent
     assert (found.wanted, found.verified, found.proved) == (4, 4, True)
 
 
-def test_workers_on_one_node_need_no_link():
+def test_workers_on_one_node_need_their_agents_link_to_itself():
     here = frozenset({"p1"})
-    found = judge(Sides(here, here), cluster(), Wiring())
+    itself = {"verified": here, "peers": (("p1", "p1:7443", "p1-1"),)}
+    unproved = judge(Sides(here, here), cluster(), Wiring())
+    proved = judge(Sides(here, here), cluster(p1=itself), Wiring())
 
-    assert (found.wanted, found.verified, found.proved, found.reason) == (0, 0, True, Reason.NOT_NEEDED)
+    assert (unproved.wanted, unproved.verified, unproved.proved) == (1, 0, None)
+    assert (proved.wanted, proved.verified, proved.proved) == (1, 1, True)
 
 
 def test_a_refused_link_is_told_and_comes_before_one_that_is_left_out():

@@ -142,9 +142,18 @@ def test_places_go_to_the_same_host_then_to_the_same_zone(near, far):
     agents = {"a": agent("a", host="h1", zone="z1")}
     agents |= {f"far{index}": agent(f"far{index}", **far) for index in range(4)}
     agents |= {f"near{index}": agent(f"near{index}", **near) for index in range(4)}
-    found = wire([between(*agents)], agents, 4)
+    others = [name for name in agents if name != "a"]
+    found = wire([between(*others)], agents, 4)
 
     assert found.peers["a"] == ("near0", "near1", "near2", "near3")
+
+
+def test_a_node_on_both_sides_is_its_own_peer_before_all_others():
+    agents = {name: agent(name) for name in ("a", "b", "c")}
+    found = wire([between("a", "b", "c")], agents, 1)
+
+    assert found.peers == {"a": ("a",)}
+    assert set(found.refused) == {("a", "b"), ("a", "c")}
 
 
 def test_what_nobody_knows_is_not_the_same_place():

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import socket
+import struct
 import threading
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
 
 from hawk_agent.errors import (
     AgentTimeoutError,
@@ -38,7 +40,11 @@ class Connection:
         try:
             self._socket.settimeout(timeout)
             self._socket.connect(path)
+            _check_server(self._socket, Path(path))
             self._socket.settimeout(None)
+        except AgentUnavailableError:
+            self._socket.close()
+            raise
         except OSError as error:
             self._socket.close()
             raise AgentUnavailableError(
@@ -121,6 +127,20 @@ class Connection:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._reader.join(self._timeout)
         self._socket.close()
+
+
+def _check_server(connected: socket.socket, path: Path) -> None:
+    _, user, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    refuse_stranger(user, path.parent.stat().st_uid, path)
+
+
+def refuse_stranger(user: int, owner: int, path: Path) -> None:
+    """Raise unless root or the owner of the socket's folder listens: nobody else is shown a token."""
+    if user not in {0, owner}:
+        raise AgentUnavailableError(
+            f"user {user} listens at {path}, whose folder belongs to user {owner}: that is no agent; "
+            "look who put the socket there"
+        )
 
 
 def _error(failure: engine_pb2.Failure) -> HawkAgentError:

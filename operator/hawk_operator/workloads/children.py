@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 HASH: Final = labels.PREFIX + "applied"
 MANAGED: Final = {labels.MANAGED_BY: labels.MANAGER}
 _SOCKET_VOLUME: Final = "hawk-agent"
+SOCKET: Final = "agent.sock"
+"""The name that the chart gives it."""
 _TOKEN_VOLUME: Final = "hawk-token"  # noqa: S105 - its name
 TOKEN_DIRECTORY: Final = "/var/run/secrets/hawkpool.dev"  # noqa: S105 - its place
 _TOKEN: Final = {
@@ -75,8 +77,10 @@ def render(
 ) -> Object:
     """The Deployment to apply. `device` is the group's class, None on CPUs.
 
-    `socket_directory` is where nodes have the agent's socket; the first container gets it at the same path.
-    With `token` it also gets a token by which the agent knows the pod.
+    The first container is told who it is (HAWK_POOL, HAWK_GROUP, HAWK_WORKER, HAWK_NODE), as the agent's
+    client reads it. `socket_directory` is where nodes have the agent's socket; it gets that at the same path,
+    read-only: who may write there could put another socket in its place. With `token` it also gets a token by
+    which the agent knows the pod.
     Raises TemplateError where the template asks for other devices than the group does.
     """
     if group.template is None:
@@ -90,10 +94,11 @@ def render(
     if device is not None and device.resource_name and not uses_claims(template):
         _ask_for_devices(spec, group, device.resource_name)
     _prefer_same_zone(spec, pool.metadata.name)
+    _introduce(spec, _identity(pool, group.name, socket_directory))
     if socket_directory:
         _mount(spec, _SOCKET_VOLUME, socket_directory, _host(socket_directory))
     if token:
-        _mount(spec, _TOKEN_VOLUME, TOKEN_DIRECTORY, _TOKEN, read_only=True)
+        _mount(spec, _TOKEN_VOLUME, TOKEN_DIRECTORY, _TOKEN)
     body: Object = {
         "metadata": {
             "name": name_of(pool.metadata.name, group.name),
@@ -181,13 +186,40 @@ def _whole(value: object, field: str) -> Decimal:
     return number
 
 
-def _mount(spec: Object, name: str, directory: str, source: Object, *, read_only: bool = False) -> None:
-    """Give the first container a volume, unless the template mounts something there itself."""
+def _identity(pool: HawkPool, group: str, socket_directory: str) -> list[Object]:
+    """The environment that tells a worker who it is and where its agent is."""
+
+    def field(name: str, path: str) -> Object:
+        return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+    socket = (
+        [{"name": "HAWK_AGENT_SOCKET", "value": f"{socket_directory}/{SOCKET}"}] if socket_directory else []
+    )
+    return [
+        {"name": "HAWK_POOL", "value": f"{pool.metadata.namespace}/{pool.metadata.name}"},
+        {"name": "HAWK_GROUP", "value": group},
+        field("HAWK_WORKER", "metadata.name"),
+        field("HAWK_NODE", "spec.nodeName"),
+        *socket,
+    ]
+
+
+def _introduce(spec: Object, environment: list[Object]) -> None:
+    """Add to the first container's environment what the template doesn't set itself."""
+    container = spec["containers"][0]
+    given = container.get("env") or []
+    named = {entry.get("name") for entry in given}
+    # Before the template's own, whose values may refer to them.
+    container["env"] = [*(entry for entry in environment if entry["name"] not in named), *given]
+
+
+def _mount(spec: Object, name: str, directory: str, source: Object) -> None:
+    """Give the first container a volume to read, unless the template mounts something there itself."""
     container = spec["containers"][0]
     mounts = container.get("volumeMounts") or []
     if any(mount.get("mountPath", "").rstrip("/") == directory.rstrip("/") for mount in mounts):
         return
-    mount = {"name": name, "mountPath": directory, **({"readOnly": True} if read_only else {})}
+    mount = {"name": name, "mountPath": directory, "readOnly": True}
     container["volumeMounts"] = [*mounts, mount]
     spec["volumes"] = [*(spec.get("volumes") or []), {"name": name, **source}]
 

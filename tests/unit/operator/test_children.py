@@ -56,7 +56,8 @@ def test_the_first_container_gets_the_devices_unless_the_template_places_them():
         {"name": "engine", "image": "y", "resources": {"limits": {"nvidia.com/gpu": 4}}},
     ]
     placed = rendered(acceleratorsPerReplica=4, template={"spec": {"containers": second}})
-    assert placed["spec"]["template"]["spec"]["containers"] == second
+    found = placed["spec"]["template"]["spec"]["containers"]
+    assert [container.get("resources") for container in found] == [None, second[1]["resources"]]
 
 
 @pytest.mark.parametrize("amount", ["2", "500m", "many", -1])
@@ -81,14 +82,38 @@ def test_claimed_devices_are_not_counted_as_well():
 def test_the_agents_socket_is_mounted_unless_the_template_has_its_own():
     made = pool(group_spec("both", "Both"))
     spec = render(made, made.spec.groups[0], None, 1, "/run/hawk")["spec"]["template"]["spec"]
-    assert spec["containers"][0]["volumeMounts"] == [{"name": "hawk-agent", "mountPath": "/run/hawk"}]
+    assert spec["containers"][0]["volumeMounts"] == [
+        {"name": "hawk-agent", "mountPath": "/run/hawk", "readOnly": True}
+    ]
     assert spec["volumes"][0]["hostPath"]["path"] == "/run/hawk"
 
     own = {"name": "engine", "image": "x", "volumeMounts": [{"name": "mine", "mountPath": "/run/hawk/"}]}
     made = pool(group_spec("both", "Both", template={"spec": {"containers": [own], "volumes": []}}))
     spec = render(made, made.spec.groups[0], None, 1, "/run/hawk")["spec"]["template"]["spec"]
-    assert spec["containers"] == [own]
+    assert spec["containers"][0]["volumeMounts"] == own["volumeMounts"]
     assert spec["volumes"] == []
+
+
+def test_a_worker_is_told_who_it_is_unless_the_template_says_so():
+    made = pool()
+    container = made.spec.groups[0].template["spec"]["containers"][0]
+    container["env"] = [{"name": "HAWK_GROUP", "value": "mine"}, {"name": "X", "value": "$(HAWK_WORKER)"}]
+    env = render(made, made.spec.groups[0], None, 1, "/run/hawk")["spec"]["template"]["spec"]["containers"][
+        0
+    ]["env"]
+    found = {
+        entry["name"]: entry.get("value") or entry["valueFrom"]["fieldRef"]["fieldPath"] for entry in env
+    }
+
+    assert found == {
+        "HAWK_POOL": f"{made.metadata.namespace}/{made.metadata.name}",
+        "HAWK_GROUP": "mine",
+        "HAWK_WORKER": "metadata.name",
+        "HAWK_NODE": "spec.nodeName",
+        "HAWK_AGENT_SOCKET": "/run/hawk/agent.sock",
+        "X": "$(HAWK_WORKER)",
+    }
+    assert [entry["name"] for entry in env].index("X") == len(env) - 1
 
 
 def test_rendering_leaves_the_pool_as_it_was():

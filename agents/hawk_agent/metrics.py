@@ -91,7 +91,7 @@ class Metrics:
         )
         self.leases = gauge("leases", "Leases that hold blocks of this node's regions.")
         self.sending = gauge("transfers_sending", "Transfers under way from this node.")
-        self.blocks = gauge("blocks_held", "Blocks that leases hold, by region.", "region")
+        self.blocks = gauge("blocks_held", "Blocks that leases hold, by region.", "pool", "worker", "region")
         self.regions = gauge("regions", "Registered regions.")
         self.region_bytes = gauge("region_bytes", "Bytes of registered memory.")
         self.engines = gauge("engines", "Connected engines.")

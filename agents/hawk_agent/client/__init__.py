@@ -1,7 +1,7 @@
 """The engines' side of the agent's socket.
 
 >>> from hawk_agent.client import Engine
->>> engine = Engine("/run/hawk/agent.sock")                                        # doctest: +SKIP
+>>> engine = Engine()                                                              # doctest: +SKIP
 """
 
 from hawk_agent.client.engine import Engine, Layers, Lease, Result, Transfer

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PROTOCOL = 1
+SOCKET = "/run/hawk/agent.sock"
 TOKEN_FILE = "/var/run/secrets/hawkpool.dev/token"  # noqa: S105 -- its place
 _VERIFY = {
     "Always": common_pb2.VERIFY_ALWAYS,
@@ -119,7 +120,7 @@ class Engine:
     """A connection to the node's agent. Safe to use from several threads; close it, or use it as a context.
 
     Args:
-        path: the agent's socket.
+        path: the agent's socket; without, what HAWK_AGENT_SOCKET names, else /run/hawk/agent.sock.
         name: what the agent's log calls this engine.
         timeout: seconds for requests that don't wait for anybody.
         token_file: the service account token that is bound to this pod, for agents that ask for it; without,
@@ -128,12 +129,13 @@ class Engine:
 
     def __init__(
         self,
-        path: str | Path,
+        path: str | Path | None = None,
         *,
         name: str = "",
         timeout: float = 30.0,
         token_file: str | Path | None = None,
     ) -> None:
+        path = path or os.environ.get("HAWK_AGENT_SOCKET") or SOCKET
         self._connection = Connection(str(path), timeout)
         try:
             hello = engine_pb2.Hello(
@@ -170,16 +172,30 @@ class Engine:
         sizes: Mapping[str, int],
         dtype: str,
         *,
-        pool: str,
-        group: str,
-        worker: str,
+        pool: str | None = None,
+        group: str | None = None,
+        worker: str | None = None,
     ) -> str:
         """Register a memfd as a region; returns the layout's fingerprint. The descriptor stays the caller's.
 
+        Args:
+            region: a name of the worker's own choice; other workers may use the same.
+            memory: a memfd whose pages are in place, as `allocate` makes them.
+            notation: the order of the layout's axes, such as "l c h s d".
+            sizes: the axes' sizes in elements.
+            dtype: float16, bfloat16, ...
+            pool: namespace/name; without, HAWK_POOL, which HawkPool sets in the workers that it makes.
+            group: without, HAWK_GROUP.
+            worker: the pod's name; without, HAWK_WORKER.
+
         Raises:
-            RegionError: it is too small for the layout, can't be sealed, or the name is taken.
+            RegionError: it is too small for the layout, can't be sealed, has pages that were never written,
+                or this worker has registered the name already.
             LayoutMismatchError: the layout can't be read.
+            BadRequestError: pool, group or worker is neither given nor in the environment.
         """
+        names = {"pool": pool, "group": group, "worker": worker}
+        pool, group, worker = (_told(name, given) for name, given in names.items())
         layout = common_pb2.Layout(notation=notation, sizes=dict(sizes), dtype=dtype)
         body = engine_pb2.Register(region=region, layout=layout, pool=pool, group=group, worker=worker)
         return self._connection.ask(engine_pb2.Request(register=body), [memory]).registered.fingerprint
@@ -337,6 +353,15 @@ def _result(ended: engine_pb2.Ended) -> Result:
             for c in ended.chunks
         ),
     )
+
+
+def _told(name: str, given: str | None) -> str:
+    """What the caller said, else what the worker's environment says."""
+    variable = f"HAWK_{name.upper()}"
+    value = os.environ.get(variable) if given is None else given
+    if value is None:
+        raise BadRequestError(f"{name} is not known: pass it, or set {variable} in the environment")
+    return value
 
 
 def _token(file: str | Path | None) -> str:

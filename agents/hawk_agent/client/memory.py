@@ -11,12 +11,16 @@ _F_SEAL_SHRINK = 0x0002
 
 
 def allocate(name: str, nbytes: int) -> tuple[int, mmap.mmap]:
-    """A memfd of `nbytes`, sealed against shrinking, and its mapping. The caller closes both."""
+    """A memfd of `nbytes`, sealed against shrinking, and its mapping. The caller closes both.
+
+    Its pages are in place, zero, and charged to the caller: an agent takes no memory that would be charged to
+    it. That takes a seventh of a second a gigabyte.
+    """
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(descriptor, nbytes)
         fcntl.fcntl(descriptor, _F_ADD_SEALS, _F_SEAL_SHRINK)
-        return descriptor, mmap.mmap(descriptor, nbytes)
+        return descriptor, mmap.mmap(descriptor, nbytes, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
     except BaseException:
         os.close(descriptor)
         raise

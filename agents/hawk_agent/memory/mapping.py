@@ -1,7 +1,9 @@
-"""Map a memory descriptor so that nobody can take the pages away underneath.
+"""Map a memory descriptor so that nobody can take its pages away, or make this process pay for them.
 
 A file that shrinks while it is mapped kills the reader with SIGBUS; so the descriptor must carry the seal
-against shrinking, and its real size is checked, not the claimed one.
+against shrinking, and its real size is checked, not the claimed one. A page of shared memory is charged to
+the cgroup that touches it first; so every page that a layout needs must be there already, and mapping touches
+none.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from hawk_agent.errors import RegionError
 F_ADD_SEALS: Final = 1033
 F_GET_SEALS: Final = 1034
 F_SEAL_SHRINK: Final = 0x0002
+BLOCK_BYTES: Final = 512
+"""The unit of st_blocks."""
 
 
 def check(descriptor: int, needed: int, label: str) -> int:
@@ -35,6 +39,25 @@ def check(descriptor: int, needed: int, label: str) -> int:
     return status.st_size
 
 
+def require_pages(descriptor: int, needed: int, label: str) -> None:
+    """RegionError unless the first `needed` bytes have their pages. Walks them: milliseconds a gigabyte."""
+    # Of its own description: looking for holes would move the owner's file position.
+    own = read_only(descriptor)
+    try:
+        hole = os.lseek(own, 0, os.SEEK_HOLE)
+        status = os.fstat(own)
+    finally:
+        os.close(own)
+    # Pages that were allocated and not written yet look like holes, but their owner has paid for them.
+    if hole >= needed or status.st_blocks * BLOCK_BYTES >= status.st_size:
+        return
+    raise RegionError(
+        f"{label}: its layout needs {needed} bytes and no page was ever written at byte {hole}, so the agent "
+        "would be charged for the engine's memory; the engine must populate it first, as "
+        "hawk_agent.client.allocate does (MAP_POPULATE, posix_fallocate, or by writing)"
+    )
+
+
 def _require_seal(descriptor: int, label: str) -> None:
     """Add the seal where the owner forgot it; refuse where that isn't possible."""
     try:
@@ -49,16 +72,14 @@ def _require_seal(descriptor: int, label: str) -> None:
 
 
 def map_memory(descriptor: int, nbytes: int, *, writable: bool, label: str) -> mmap.mmap:
-    """A shared mapping of the first `nbytes`. RegionError when there is no room.
+    """A shared mapping of the first `nbytes`, of which nothing is touched. RegionError when there is no room.
 
-    A writable one has its pages in place: it is an engine's memory, and must not run out later. One to read
-    is a peer's, whose pages are there; it is mapped as it is read, or the first transfer out of a pool of
-    gigabytes would wait (a seventh of a second a gigabyte) for pages that it doesn't touch.
+    Populating it here would charge this process's cgroup with pages that the owner never wrote, and would
+    take a seventh of a second a gigabyte.
     """
     protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-    flags = mmap.MAP_SHARED | (mmap.MAP_POPULATE if writable else 0)
     try:
-        return mmap.mmap(descriptor, nbytes, flags=flags, prot=protection)
+        return mmap.mmap(descriptor, nbytes, flags=mmap.MAP_SHARED, prot=protection)
     except (OSError, ValueError) as error:
         raise RegionError(f"{label}: {nbytes} bytes can't be mapped ({error})") from error
 

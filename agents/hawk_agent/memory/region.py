@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hawk_agent.errors import LimitReachedError, RegionError
 from hawk_agent.memory import mapping
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from hawk_agent.layouts import Layout
 
 MAX_REGIONS = 64
+
+
+class Key(NamedTuple):
+    """A region's name, within the worker of a pool whose it is."""
+
+    pool: str
+    worker: str
+    name: str
 
 
 @dataclass(slots=True)
@@ -40,6 +48,11 @@ class Region:
     retired: bool = False
     closing: list[Callable[[], None]] = field(default_factory=list)
     """What lets go of the memory before it is unmapped, such as a data path's registration."""
+
+    @property
+    def key(self) -> Key:
+        """What tells it from every other region of the agent."""
+        return Key(self.pool, self.worker, self.name)
 
     @property
     def nbytes(self) -> int:
@@ -76,11 +89,18 @@ class Region:
             mapping.unmap(self.memory)
 
 
+def _map(descriptor: int, nbytes: int, label: str) -> mmap.mmap:
+    """What a layout needs of an engine's memory, checked and mapped. RegionError says what is wrong."""
+    mapping.check(descriptor, nbytes, label)
+    mapping.require_pages(descriptor, nbytes, label)
+    return mapping.map_memory(descriptor, nbytes, writable=True, label=label)
+
+
 class Regions:
-    """The regions of an agent by name. Names are the engine's; two engines can't hold one name at once."""
+    """The regions of an agent. A worker names its own; another worker may use the same names."""
 
     def __init__(self) -> None:
-        self._regions: dict[str, Region] = {}
+        self._regions: dict[Key, Region] = {}
         self._made = 0
 
     async def register(
@@ -88,12 +108,11 @@ class Regions:
     ) -> Region:
         """Map and keep. RegionError when the memory doesn't fit the layout. The descriptor stays the
         caller's."""
-        self._check(name)
-        label = f"region {name}"
-        nbytes = mapping.check(descriptor, layout.nbytes, label)
-        memory = await asyncio.to_thread(mapping.map_memory, descriptor, nbytes, writable=True, label=label)
+        key = Key(pool, worker, name)
+        self._check(key)
+        memory = await asyncio.to_thread(_map, descriptor, layout.nbytes, f"region {name}")
         try:
-            self._check(name)
+            self._check(key)
             readable = mapping.read_only(descriptor)
         except BaseException:
             memory.close()
@@ -102,33 +121,24 @@ class Regions:
         region = Region(
             name, pool, group, worker, layout, memory, readable, identity=f"{self._made}", blocks=Blocks()
         )
-        self._regions[name] = region
+        self._regions[key] = region
         return region
 
-    def _check(self, name: str) -> None:
-        if not 0 < len(name) <= 253:
-            raise RegionError(f"a region's name has 1 to 253 characters, this one {len(name)}")
-        if name in self._regions:
+    def _check(self, key: Key) -> None:
+        if not 0 < len(key.name) <= 253:
+            raise RegionError(f"a region's name has 1 to 253 characters, this one {len(key.name)}")
+        if key in self._regions:
             raise RegionError(
-                f"region {name} is registered already; unregister it first, or choose another name"
+                f"region {key.name} of worker {key.worker} in pool {key.pool} is registered already; "
+                "unregister it first, or choose another name"
             )
         if len(self._regions) >= MAX_REGIONS:
             raise LimitReachedError(f"{MAX_REGIONS} regions are registered, the most an agent takes")
 
-    def get(self, name: str) -> Region:
-        """The region of that name, or RegionError."""
-        try:
-            return self._regions[name]
-        except KeyError:
-            known = ", ".join(sorted(self._regions)) or "none"
-            raise RegionError(f"region {name} isn't registered; registered: {known}") from None
-
-    def drop(self, name: str) -> Region:
-        """Forget the name at once; the memory stays mapped as long as a lease or transfer uses it."""
-        region = self.get(name)
-        del self._regions[name]
+    def drop(self, region: Region) -> None:
+        """Forget it at once; the memory stays mapped as long as a lease or transfer uses it."""
+        self._regions.pop(region.key, None)
         region.retire()
-        return region
 
     def __iter__(self) -> Iterator[Region]:
         return iter(tuple(self._regions.values()))

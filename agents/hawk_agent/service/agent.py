@@ -120,7 +120,7 @@ class Agent:
             metrics=self.metrics,
             supervisor=self.supervisor,
         )
-        reservations = Reservations(self.table, self.regions, self.pools, self.identity, settings.terms)
+        reservations = Reservations(self.table, self.pools, self.identity, settings.terms)
         outbound = Outbound(
             self.identity,
             paths,
@@ -151,7 +151,6 @@ class Agent:
         self.sends = Sends(
             outbound,
             self.links,
-            self.regions,
             metrics=self.metrics,
             supervisor=self.supervisor,
             layer_timeout=settings.layer_timeout,
@@ -227,7 +226,7 @@ class Agent:
                 await asyncio.gather(*leases, *results, return_exceptions=True)
         await self._stack.aclose()
         for region in self.regions:
-            self.regions.drop(region.name)
+            self.regions.drop(region)
 
     def _changed(self) -> None:
         self.on_change()
@@ -255,4 +254,4 @@ class Agent:
         metrics.region_bytes.set(sum(region.nbytes for region in self.regions))
         metrics.blocks.clear()
         for region in self.regions:
-            metrics.blocks.labels(region.name).set(len(region.blocks))
+            metrics.blocks.labels(*region.key).set(len(region.blocks))

@@ -36,19 +36,15 @@ class EngineMemory:
         try:
             await self._paths.adopt(region)
         except BaseException:
-            self._regions.drop(region.name)
+            self._regions.drop(region)
             raise
         self._tell()
         return region
 
-    def unregister(self, name: str) -> None:
+    def unregister(self, region: Region) -> None:
         """Forget a region; leases and transfers that use it end by themselves."""
-        self._regions.drop(name)
+        self._regions.drop(region)
         self._tell()
-
-    def get(self, name: str) -> Region:
-        """The region of that name, or RegionError."""
-        return self._regions.get(name)
 
     def facts(self) -> list[peer_pb2.Region]:
         """Regions as peers are told of them."""

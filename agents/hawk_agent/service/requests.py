@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from hawk_agent.errors import (
     BadRequestError,
     NotYetError,
+    RegionError,
     TransferFailedError,
     UnknownLeaseError,
     VersionMismatchError,
@@ -60,7 +61,7 @@ class Requests:
         self._reservations = reservations
         self._receiver = receiver
         self._sends = sends
-        self._regions: set[str] = set()
+        self._regions: dict[str, Region] = {}
         self._transfers: dict[int, Outgoing] = {}
         """Those under way."""
         self._reports = ReportStore()
@@ -104,8 +105,8 @@ class Requests:
             for held in self._reservations.owned_by(self._owner)
         ]
         await asyncio.gather(*ends, return_exceptions=True)
-        for name in tuple(self._regions):
-            self._memory.unregister(name)
+        for region in self._regions.values():
+            self._memory.unregister(region)
         self._regions.clear()
 
     async def _hello(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
@@ -134,29 +135,32 @@ class Requests:
             region = self._registered(request.register, descriptors[0])
             if region is None:
                 region = await self._memory.register(descriptors[0], request.register)
-                self._regions.add(region.name)
+                self._regions[region.name] = region
         return engine_pb2.Reply(
             registered=engine_pb2.Registered(bytes=region.nbytes, fingerprint=region.layout.fingerprint)
         )
 
     def _registered(self, request: engine_pb2.Register, descriptor: int) -> Region | None:
         """The region that an earlier request of the same words and memory made, whose answer got lost."""
-        if request.region not in self._regions:
+        region = self._regions.get(request.region)
+        if region is None:
             return None
-        region = self._memory.get(request.region)
         same = (region.pool, region.group, region.worker) == (request.pool, request.group, request.worker)
         layout = translations.from_wire(request.layout)
-        return region if same and region.layout == layout and region.is_memory(descriptor) else None
+        if same and region.layout == layout and region.is_memory(descriptor):
+            return region
+        raise RegionError(
+            f"region {region.name} is registered already; unregister it first, or choose another name"
+        )
 
     async def _unregister(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
-        name = self._own(request.unregister.region)
-        self._regions.discard(name)
-        self._memory.unregister(name)
+        region = self._own(request.unregister.region)
+        del self._regions[region.name]
+        self._memory.unregister(region)
         return engine_pb2.Reply(done=engine_pb2.Done())
 
     async def _reserve(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
-        self._own(request.reserve.region)
-        held = self._reservations.reserve(request.reserve, self._owner)
+        held = self._reservations.reserve(request.reserve, self._own(request.reserve.region), self._owner)
         ticket = self._reservations.ticket(held).SerializeToString()
         on_failure = self._reservations.on_failure(held)
         return engine_pb2.Reply(
@@ -234,12 +238,13 @@ class Requests:
         await self._receiver.end(held, Outcome.ABORTED_BY_RECEIVER, "the decode engine gave the lease back")
         return engine_pb2.Reply(ended=self._reservations.report(held))
 
-    def _own(self, name: str) -> str:
-        """A region of this engine's. HawkAgentError when it is another's, or none."""
-        if name not in self._regions:
-            self._memory.get(name)
-            raise BadRequestError(f"region {name} belongs to another engine; register one of your own")
-        return name
+    def _own(self, name: str) -> Region:
+        """A region of this engine's, or RegionError."""
+        try:
+            return self._regions[name]
+        except KeyError:
+            known = ", ".join(sorted(self._regions)) or "none"
+            raise RegionError(f"this engine has registered no region {name}; its regions: {known}") from None
 
     def _held(self, lease: int) -> LeaseRecord:
         return self._reservations.of(lease, self._owner)

@@ -9,7 +9,7 @@ from hawk_agent.protocol import common_pb2, engine_pb2
 from hawk_agent.transfer import translation as translations
 
 if TYPE_CHECKING:
-    from hawk_agent.memory.region import Regions
+    from hawk_agent.memory.region import Region
     from hawk_agent.protocol import peer_pb2
     from hawk_agent.service.pools import PoolTable
     from hawk_agent.streaming.lease import Terms
@@ -22,22 +22,19 @@ class Reservations:
     def __init__(
         self,
         table: LeaseTable,
-        regions: Regions,
         pools: PoolTable,
         identity: peer_pb2.Identity,
         defaults: Terms,
     ) -> None:
         self._table = table
-        self._regions = regions
         self._pools = pools
         self._identity = identity
         self._defaults = defaults
         self.address = ""
         """host:port that peers are told; set when they are served."""
 
-    def reserve(self, request: engine_pb2.Reserve, owner: object) -> Held:
+    def reserve(self, request: engine_pb2.Reserve, region: Region, owner: object) -> Held:
         """Grant a lease on a part of a region."""
-        region = self._regions.get(request.region)
         extent = request.extent
         selection = (
             translations.Selection(region.layout)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import ThreadPoolExecutor
 
-    from hawk_agent.memory.region import Regions
+    from hawk_agent.memory.region import Region
     from hawk_agent.metrics import Metrics
     from hawk_agent.service.data_paths import DataPaths
     from hawk_agent.service.links import Link, Links
@@ -80,7 +80,6 @@ class Sends:
         self,
         outbound: Outbound,
         links: Links,
-        regions: Regions,
         *,
         metrics: Metrics,
         supervisor: TaskSupervisor,
@@ -89,16 +88,15 @@ class Sends:
         """`layer_timeout` is the longest that a layer may take, in seconds."""
         self._outbound = outbound
         self._links = links
-        self._regions = regions
         self._metrics = metrics
         self._supervisor = supervisor
         self._layer_timeout = layer_timeout
         self.running: set[Outgoing] = set()
 
-    def push(self, request: engine_pb2.Push, events: Sequence[int], own: Callable[[str], str]) -> Outgoing:
+    def push(self, request: engine_pb2.Push, events: Sequence[int], own: Callable[[str], Region]) -> Outgoing:
         """Start to fill a lease. Takes the event descriptors over. On an error the receiver is told at once.
 
-        `own` raises for a region that isn't the caller's.
+        `own` gives the caller's region of a name, and raises where there is none.
         """
         ticket = engine_pb2.Ticket()
         link: Link | None = None
@@ -106,8 +104,7 @@ class Sends:
         try:
             ticket = parse_ticket(request.ticket)
             link = self._links.to(ticket.node, ticket.epoch)
-            own(request.region)
-            job = self._job(request, ticket, events)
+            job = self._job(request, ticket, events, own(request.region))
             outgoing = self._outbound.start(job, link, link.transport)
         except BaseException as error:
             for event in events:
@@ -120,10 +117,11 @@ class Sends:
         outgoing.result.add_done_callback(functools.partial(self._ended, outgoing, link))
         return outgoing
 
-    def _job(self, request: engine_pb2.Push, ticket: engine_pb2.Ticket, events: Sequence[int]) -> Job:
+    def _job(
+        self, request: engine_pb2.Push, ticket: engine_pb2.Ticket, events: Sequence[int], region: Region
+    ) -> Job:
         if len(self.running) >= MAX_SENDING:
             raise LimitReachedError(f"{MAX_SENDING} transfers are under way, the most at once")
-        region = self._regions.get(request.region)
         if not request.all_complete and not events and not ticket.empty:
             raise EventsRequiredError(
                 "a push sends layers when their eventfds fire, one a layer or one a chunk; "

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from pathlib import Path
 
+    from hawk_agent.memory.region import Region
     from hawk_agent.transports.registry import TransportRegistry
 
 GEOMETRY = {"l": 6, "c": 2, "b": 1, "h": 4, "s": 64, "d": 32}
@@ -60,6 +61,12 @@ class Cache:
     def close(self) -> None:
         self.memory.close()
         os.close(self.descriptor)
+
+
+def region_of(agent: Agent, name: str = "kv") -> Region:
+    """An agent's one region of that name."""
+    [found] = [region for region in agent.regions if region.name == name]
+    return found
 
 
 def open_cache(
@@ -102,6 +109,10 @@ class House:
         self.agents[node] = agent
         self.stack.push_async_callback(self._stop, node, agent)
         return agent
+
+    def region(self, node: str, name: str = "kv") -> Region:
+        """The one region of that name on a node."""
+        return region_of(self.agents[node], name)
 
     async def _stop(self, node: str, agent: Agent) -> None:
         if self.agents.get(node) is agent:

@@ -86,7 +86,7 @@ async def test_a_storm_of_aborts_leaves_the_others_alone(house: House, transport
     assert outcomes == [Outcome.SUCCESS if slot % 8 == 0 else Outcome.ABORTED_BY_SENDER for slot in range(40)]
     assert len(good) == 5 * 12
     assert all(good)
-    assert len(house.agents["npu"].regions.get("kv").blocks) == 0
+    assert len(house.region("npu").blocks) == 0
 
 
 async def test_a_reader_that_is_late_never_completes_and_never_brings_another_requests_bytes(

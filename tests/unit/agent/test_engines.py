@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hawk_agent.client import Engine, allocate
+from hawk_agent.client.connection import refuse_stranger
 from hawk_agent.errors import (
     AgentUnavailableError,
     BadRequestError,
@@ -49,6 +50,18 @@ def talk(path: Path, data: bytes, fds: list[int] | None = None) -> engine_pb2.Re
     return None
 
 
+@pytest.mark.parametrize(("user", "owner"), [(0, 0), (0, 1000), (1000, 1000)])
+def test_the_client_talks_to_root_and_to_the_owner_of_the_sockets_folder(user: int, owner: int) -> None:
+    refuse_stranger(user, owner, Path("/run/hawk/agent.sock"))
+
+
+def test_the_client_shows_no_token_to_anybody_else() -> None:
+    with pytest.raises(
+        AgentUnavailableError, match=r"user 1001 listens at /run/hawk/agent.sock, whose folder"
+    ):
+        refuse_stranger(1001, 1000, Path("/run/hawk/agent.sock"))
+
+
 async def test_a_descriptor_that_is_too_small_is_refused_with_both_sizes(house: House) -> None:
     await house.agent("npu")
     engine = await house.engine("npu")
@@ -80,7 +93,7 @@ async def test_memory_without_the_seal_gets_it(house: House) -> None:
     await house.agent("npu")
     engine = await house.engine("npu")
     descriptor = os.memfd_create("open", os.MFD_ALLOW_SEALING)
-    os.ftruncate(descriptor, 4096)
+    os.posix_fallocate(descriptor, 0, 4096)
     await off(engine.register, "kv", descriptor, ROWS, SHAPE, "float16", **OWNER)
     with pytest.raises(PermissionError):
         os.ftruncate(descriptor, 0)
@@ -94,11 +107,13 @@ async def test_an_unreadable_layout_a_taken_name_and_a_foreign_region_are_refuse
     descriptor, memory = allocate("more", 4096)
     with pytest.raises(LayoutMismatchError, match="unknown axis 'q'"):
         await off(engine.register, "x", descriptor, "q s d", SHAPE, "float16", **OWNER)
-    with pytest.raises(RegionError, match="registered already"):
-        await off(other.register, "kv", descriptor, ROWS, SHAPE, "float16", **OWNER)
-    with pytest.raises(BadRequestError, match="belongs to another engine"):
+    taken = OWNER | {"worker": house.region("npu").worker}
+    for one in (engine, other):
+        with pytest.raises(RegionError, match="registered already"):
+            await off(one.register, "kv", descriptor, ROWS, SHAPE, "float16", **taken)
+    with pytest.raises(RegionError, match="this engine has registered no region kv; its regions: none"):
         await off(other.reserve, "kv", "r1")
-    with pytest.raises(RegionError, match="region nope isn't registered; registered: kv"):
+    with pytest.raises(RegionError, match="this engine has registered no region nope; its regions: kv"):
         await off(engine.reserve, "nope", "r1")
     lease = await off(engine.reserve, "kv", "r1")
     with pytest.raises(UnknownLeaseError, match="belongs to another engine"):

@@ -151,7 +151,7 @@ async def test_unwiring_a_peer_lets_its_transfers_end_as_they_would(house: House
 
     assert [report.outcome for report in reports] == [Outcome.SUCCESS] * 20
     assert not house.agents["gpu"].sends.running
-    assert house.agents["gpu"].regions.get("kv").users == house.agents["npu"].regions.get("kv").users == 0
+    assert house.region("gpu").users == house.region("npu").users == 0
 
 
 async def test_an_agent_takes_all_the_descriptors_that_it_may_have(

@@ -26,7 +26,18 @@ from hawk_agent.transfer.outcome import Outcome
 from hawk_api.addresses import parse
 from hawk_api.certificates import server_name
 from hawk_api.reasons import Reason
-from tests.unit.agent.house import GEOMETRY, ROWS, TILE, TILES, Cache, House, eventually, off, translated
+from tests.unit.agent.house import (
+    GEOMETRY,
+    ROWS,
+    TILE,
+    TILES,
+    Cache,
+    House,
+    eventually,
+    off,
+    region_of,
+    translated,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -174,10 +185,10 @@ async def test_a_hundred_transfers_cut_off_leave_nothing_behind(house: House) ->
         for event in events:
             os.close(event)
 
-    assert len(npu.regions.get("kv").blocks) == 0
+    assert len(region_of(npu).blocks) == 0
     assert npu.receiver.running == 0
     assert not gpu.sends.running
-    assert gpu.regions.get("kv").users == npu.regions.get("kv").users == 0
+    assert region_of(gpu).users == region_of(npu).users == 0
     await eventually(lambda: descriptors() <= baseline + 2)
     await success(source, destination)
 

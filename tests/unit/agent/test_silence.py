@@ -13,7 +13,7 @@ from hawk_agent.service.links import State
 from hawk_agent.service.settings import PeerAddress
 from hawk_agent.transfer.outcome import Outcome
 
-from .house import GEOMETRY, ROWS, TILE, TILES, House, eventually, house, off
+from .house import GEOMETRY, ROWS, TILE, TILES, House, eventually, house, off, region_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +88,7 @@ async def test_a_swallowed_link_is_lost_its_transfer_ends_and_it_is_proved_again
             result = await off(transfer.result)
             assert result.outcome in {Outcome.PEER_LOST, Outcome.TIMED_OUT}
             await eventually(lambda: len(npu.table) == 0, 30)
-            assert npu.regions.get("kv").users == gpu.regions.get("kv").users == 0
+            assert region_of(npu).users == region_of(gpu).users == 0
             await eventually(lambda: state(built) is State.DOWN, 30)
 
             hole.open.set()

@@ -47,6 +47,17 @@ def _make_unified(name: str) -> None:
         raise MissingToolError(f"{folder}: pods can't have cgroups under it ({error.strerror})") from error
 
 
+def charge(name: str, uid: str) -> int:
+    """Return the bytes that a pod of a node is charged with: anonymous, shared and the kernel's memory."""
+    root = ROOT if version() == 2 else ROOT / "memory"
+    [folder] = [path for path in (root / PARENT / name).rglob(f"*{uid}") if path.is_dir()]
+    facts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    if version() == 2:
+        return int(facts["anon"]) + int(facts["shmem"]) + int(facts["kernel"])
+    kernel = int((folder / "memory.kmem.usage_in_bytes").read_text())
+    return int(facts["total_rss"]) + int(facts["total_shmem"]) + kernel
+
+
 def remove(name: str = "") -> None:
     """Remove a node's cgroups, or those of all nodes that are gone; what still has processes stays."""
     roots = [ROOT] if version() == 2 else [path for path in ROOT.iterdir() if path.is_dir()]

@@ -137,6 +137,10 @@ class Node:
         )
         return done.stdout
 
+    def charge(self, uid: str) -> int:
+        """The bytes that a pod's cgroup is charged with, without file caches that it could drop."""
+        return cgroups.charge(self.place.folder.name, uid)
+
     def _inside(self, *words: str | Path) -> list[str]:
         target = f"--target={self.holder}"
         return ["nsenter", target, "--net", "--mount", "--pid", "--", *map(str, words)]

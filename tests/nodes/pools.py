@@ -46,7 +46,7 @@ def group(
     container = {
         "name": "engine",
         "image": rig.ENGINE,
-        "env": [{"name": key, "value": value} for key, value in given.items()] + _identity(),
+        "env": [{"name": key, "value": value} for key, value in given.items()],
         "ports": [{"name": "http", "containerPort": PORT}],
         "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}, "periodSeconds": 1},
     }
@@ -65,19 +65,6 @@ def group(
         "kvLayout": {"preset": preset},
         "template": {"spec": pods},
     }
-
-
-def _identity() -> list[dict[str, Any]]:
-    def field(name: str, path: str) -> dict[str, Any]:
-        return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-
-    return [
-        field("NAMESPACE", "metadata.namespace"),
-        field("GROUP", "metadata.labels['hawkpool.dev/group']"),
-        field("POOL_NAME", "metadata.labels['hawkpool.dev/pool']"),
-        {"name": "POOL", "value": "$(NAMESPACE)/$(POOL_NAME)"},
-        field("WORKER", "metadata.name"),
-    ]
 
 
 @dataclass(frozen=True)

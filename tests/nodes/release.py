@@ -46,7 +46,7 @@ class Release:
     def upgrade(self, *words: str) -> None:
         """`helm upgrade` with other values, and wait until they are in effect."""
         chart = ROOT / "charts/hawk"
-        self.cluster.helm("upgrade", "hawk", chart, "-n", NAMESPACE, "--reuse-values", *words)
+        self.cluster.helm("upgrade", "hawk", chart, "-n", NAMESPACE, "--reset-then-reuse-values", *words)
         self.wait()
 
     def wait(self) -> None:
@@ -91,6 +91,10 @@ class Release:
         with urllib.request.urlopen(address, timeout=10) as reply:
             lines = reply.read().decode().splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{series} "))
+
+    def charge(self, node: str, pod: dict[str, Any]) -> int:
+        """The bytes that a pod on a node is charged with, without file caches that could be dropped."""
+        return self.rig.nodes[node].charge(pod["metadata"]["uid"])
 
     def logs(self, pod: dict[str, Any]) -> str:
         """What a pod of it has printed."""

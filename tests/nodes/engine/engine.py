@@ -15,6 +15,7 @@ with the SHA-256 of the cache in logical order, so equal digests mean that the t
 import base64
 import hashlib
 import json
+import mmap
 import os
 import signal
 import threading
@@ -27,10 +28,9 @@ import numpy as np
 from hawk_agent.client import Engine, allocate, layer_events
 
 ROLE = os.environ["ROLE"]
-SOCKET = os.environ.get("HAWK_SOCKET", "/run/hawk/agent.sock")
 LAYERS, HEADS, FEATURES, TILE = 4, 2, 64, 16
 TOKENS = int(os.environ.get("TOKENS", "256"))
-TOUCH = os.environ.get("TOUCH", "yes") == "yes"
+POPULATE = os.environ.get("POPULATE", "yes") == "yes"
 WAIT_SECONDS = 30.0
 
 PREFILL = ROLE == "prefill"
@@ -41,10 +41,14 @@ if not PREFILL:
     SIZES |= {"s0": TILE, "d0": TILE}
     NOTATION = "l c h s1 d1 s0 d0"
     SHAPE = (LAYERS, 2, HEADS, TOKENS // TILE, FEATURES // TILE, TILE, TILE)
-DESCRIPTOR, MEMORY = allocate(f"kv-{ROLE}", int(np.prod(SHAPE)) * 2)
+NBYTES = int(np.prod(SHAPE)) * 2
+if POPULATE:
+    DESCRIPTOR, MEMORY = allocate("kv", NBYTES)
+else:
+    DESCRIPTOR = os.memfd_create("kv", os.MFD_ALLOW_SEALING)
+    os.ftruncate(DESCRIPTOR, NBYTES)
+    MEMORY = mmap.mmap(DESCRIPTOR, NBYTES)
 KV = np.frombuffer(MEMORY, np.float16).reshape(SHAPE)
-if TOUCH:
-    KV[:] = 0
 
 
 class State:
@@ -60,17 +64,8 @@ def keep() -> None:
     """Stay registered."""
     while True:
         try:
-            with Engine(SOCKET) as engine:
-                engine.register(
-                    "kv",
-                    DESCRIPTOR,
-                    NOTATION,
-                    SIZES,
-                    "float16",
-                    pool=os.environ["POOL"],
-                    group=os.environ["GROUP"],
-                    worker=os.environ["WORKER"],
-                )
+            with Engine() as engine:
+                engine.register("kv", DESCRIPTOR, NOTATION, SIZES, "float16")
                 State.engine, State.error = engine, ""
                 State.registrations += 1
                 print(f"registered on {engine.node}, epoch {engine.epoch}", flush=True)
@@ -92,7 +87,7 @@ def engine() -> Engine:
 
 
 def reserve(request: str, tokens: int) -> dict:
-    KV[:] = 0
+    KV[:, :, :, : -(-tokens // TILE)] = 0
     lease = engine().reserve("kv", request, windows={"s": (0, tokens)}, verify="Always")
     State.leases[request] = lease, tokens
     return {"ticket": base64.b64encode(lease.ticket).decode()}
@@ -124,7 +119,8 @@ def finish(request: str) -> dict:
     lease, tokens = State.leases.pop(request)
     try:
         engine().wait(lease, LAYERS - 1, timeout=WAIT_SECONDS)
-        straight = KV.transpose(0, 1, 2, 3, 5, 4, 6).reshape(LAYERS, 2, HEADS, TOKENS, FEATURES)
+        tiles = KV[:, :, :, : -(-tokens // TILE)]
+        straight = tiles.transpose(0, 1, 2, 3, 5, 4, 6).reshape(LAYERS, 2, HEADS, -1, FEATURES)
         engine().acknowledge(lease)
         return {"sha256": digest(straight[:, :, :, :tokens])}
     finally:

@@ -53,7 +53,7 @@ COMMANDS: tuple[Entry, ...] = (
 def build(words: Sequence[str]) -> typer.Typer:
     """The application for a command line of these words: only commands named in it are imported."""
     app = typer.Typer(
-        help="Plan, check and watch pools of heterogeneous accelerators that serve large language models together.",
+        help="Plan, check and watch pools of heterogeneous accelerators that serve one large language model.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,

@@ -34,7 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hawk_agent.transfer.outcome import Outcome
+    from hawk_agent.transfer.outcome import TransferOutcome
 
 
 class HawkAgentError(Exception):
@@ -124,7 +124,7 @@ class NotYetError(HawkAgentError):
 class TransferFailedError(HawkAgentError):
     """A transfer that ended without success."""
 
-    def __init__(self, outcome: Outcome, message: str) -> None:
+    def __init__(self, outcome: TransferOutcome, message: str) -> None:
         super().__init__(f"{outcome.label}: {message or outcome.meaning}")
         self.outcome = outcome
         self.detail = message

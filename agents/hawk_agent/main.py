@@ -25,7 +25,7 @@ log = logging.getLogger("hawk_agent")
 
 
 async def _serve(settings: AgentSettings, registry: TransportRegistry | None) -> None:
-    from hawk_agent.service.agent import Agent  # noqa: PLC0415 -- after --help
+    from hawk_agent.service.agent import NodeAgent  # noqa: PLC0415 -- after --help
     from hawk_agent.service.http import HttpServer  # noqa: PLC0415
 
     stopping = asyncio.Event()
@@ -43,7 +43,7 @@ async def _serve(settings: AgentSettings, registry: TransportRegistry | None) ->
 
             reviewer = TokenReviewer(AsyncClient(trust_env=False))
             stack.push_async_callback(reviewer.close)
-        agent = Agent(settings, registry=registry, reviewer=reviewer)
+        agent = NodeAgent(settings, registry=registry, reviewer=reviewer)
         await agent.start()
         stack.push_async_callback(agent.stop)
         if keep_identity is not None:

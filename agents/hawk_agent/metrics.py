@@ -11,7 +11,7 @@ NEAR_GRACE = 0.8
 """An acknowledgement later than this share of the grace is counted as a warning."""
 
 
-class Metrics:
+class AgentMetrics:
     """All metrics of one agent; names begin with `hawk_agent_`."""
 
     def __init__(self) -> None:

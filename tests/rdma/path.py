@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hawk_agent.memory.region import Region
-from hawk_agent.metrics import Metrics
+from hawk_agent.memory.region import CacheRegion
+from hawk_agent.metrics import AgentMetrics
 from hawk_agent.plans import Costs
 from hawk_agent.transfer import chunks as chunking
 from hawk_agent.transfer.translation import Selection, Translation
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from hawk_agent.layouts import Layout
     from hawk_agent.transfer.chunks import Chunk
-    from hawk_agent.transports.verbs.ends import Destination, Source
+    from hawk_agent.transports.verbs.ends import VerbsDestination, VerbsSource
 
 SENTINEL = 0xEE
 library = LIBRARY
@@ -36,7 +36,7 @@ work: Callable[[], object] | None = None
 
 
 @contextlib.contextmanager
-def region(layout: Layout, *, spare: int = 0, seed: int | None = None) -> Iterator[Region]:
+def region(layout: Layout, *, spare: int = 0, seed: int | None = None) -> Iterator[CacheRegion]:
     """A region with `spare` bytes behind its layout: random ones with a seed, else sentinels."""
     descriptor = os.memfd_create("region", os.MFD_CLOEXEC)
     os.ftruncate(descriptor, layout.nbytes + spare)
@@ -44,7 +44,7 @@ def region(layout: Layout, *, spare: int = 0, seed: int | None = None) -> Iterat
     memory[:] = bytes([SENTINEL]) * len(memory)
     if seed is not None:
         memory[:] = np.random.default_rng(seed).integers(0, 256, len(memory), np.uint8).tobytes()
-    made = Region("kv", "pool", "group", "worker", layout, memory, descriptor, identity="1")
+    made = CacheRegion("kv", "pool", "group", "worker", layout, memory, descriptor, identity="1")
     try:
         yield made
     finally:
@@ -57,11 +57,11 @@ class Pair:
 
     sender: Verbs
     receiver: Verbs
-    metrics: tuple[Metrics, Metrics]
+    metrics: tuple[AgentMetrics, AgentMetrics]
 
     async def open(
-        self, translation: Translation, source: Region, destination: Region
-    ) -> tuple[Source, Destination]:
+        self, translation: Translation, source: CacheRegion, destination: CacheRegion
+    ) -> tuple[VerbsSource, VerbsDestination]:
         """Both ends of one transfer, connected."""
         offer, sending = self.sender.offer(translation, source)
         try:
@@ -78,12 +78,12 @@ class Pair:
         return sending, receiving  # type: ignore[return-value]
 
     async def move(
-        self, translation: Translation, source: Region, destination: Region, chunk_layers: int = 0
-    ) -> tuple[Source, Destination]:
+        self, translation: Translation, source: CacheRegion, destination: CacheRegion, chunk_layers: int = 0
+    ) -> tuple[VerbsSource, VerbsDestination]:
         """One whole transfer, ended at both ends."""
         sending, receiving = await self.open(translation, source, destination)
         try:
-            for chunk in chunking.plan(translation.layers, chunk_layers):
+            for chunk in chunking.plan_chunks(translation.layers, chunk_layers):
                 await both(sending, receiving, chunk)
         finally:
             await receiving.stop()
@@ -91,7 +91,7 @@ class Pair:
         return sending, receiving
 
 
-async def both(sending: Source, receiving: Destination, chunk: Chunk) -> int:
+async def both(sending: VerbsSource, receiving: VerbsDestination, chunk: Chunk) -> int:
     """Send and receive a chunk; the first error of either ends both."""
     async with asyncio.timeout(60):
         tasks = [asyncio.create_task(receiving.receive(chunk)), asyncio.create_task(sending.send(chunk))]
@@ -110,7 +110,7 @@ async def both(sending: Source, receiving: Destination, chunk: Chunk) -> int:
 async def pair(sending: Sequence[str], receiving: Sequence[str], **options: Any) -> AsyncIterator[Pair]:
     """Transports over these devices, in this order; prices are taken for granted unless `costs` is None."""
     options = {"costs": Costs(), "library": library} | options
-    metrics = (Metrics(), Metrics())
+    metrics = (AgentMetrics(), AgentMetrics())
     async with contextlib.AsyncExitStack() as stack:
         if work is not None:
             working = asyncio.create_task(_working(work))
@@ -148,7 +148,7 @@ def translation(
     )
 
 
-def expected(moved: Translation, source: Region, nbytes: int) -> bytes:
+def expected(moved: Translation, source: CacheRegion, nbytes: int) -> bytes:
     """What the destination must hold afterwards, sentinels included, by the copy engine."""
     out = bytearray([SENTINEL]) * nbytes
     moved.nest.run(

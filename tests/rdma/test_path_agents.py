@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hawk_agent.client import Engine, layer_events
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.client import AgentClient, layer_events
+from hawk_agent.transfer.outcome import TransferOutcome
 from tests.support.ports import Ports
 from tests.support.supervisor import Supervisor
 from tests.support.waiting import until
@@ -85,7 +85,7 @@ def nodes(rxa: Port, rxb: Port) -> Iterator[tuple[Node, Node]]:
 @pytest.fixture
 def caches(nodes: tuple[Node, Node]) -> Iterator[tuple[Cache, Cache]]:
     gpu, npu = nodes
-    with Engine(gpu.socket) as prefill, Engine(npu.socket) as decode:
+    with AgentClient(gpu.socket) as prefill, AgentClient(npu.socket) as decode:
         source = open_cache(prefill, "kv", ROWS, GEOMETRY, "prefill")
         destination = open_cache(decode, "kv", TILES, GEOMETRY | TILE, "decode")
         source.fill(7)
@@ -104,7 +104,7 @@ def moved(source: Cache, destination: Cache) -> None:
     sent = transfer.result()
 
     assert layers.complete, sent
-    assert (sent.outcome, received.outcome) == (Outcome.SUCCESS, Outcome.SUCCESS), sent
+    assert (sent.outcome, received.outcome) == (TransferOutcome.SUCCESS, TransferOutcome.SUCCESS), sent
     assert bytes(destination.memory) == translated(source, destination)
     assert sent.digest == received.digest != b""
     assert sent.transport == "verbs"
@@ -144,11 +144,11 @@ def test_a_killed_receiver_is_an_outcome_and_after_its_restart_its_old_keys_are_
     for event in events:
         os.close(event)
 
-    assert lost.outcome is Outcome.PEER_LOST, lost
+    assert lost.outcome is TransferOutcome.PEER_LOST, lost
     npu.start()
     until(lambda: "restarted: epoch" in gpu.said(), what="gpu has noticed the restart", timeout=WAIT)
     gpu.verified()
-    with Engine(npu.socket) as decode:
+    with AgentClient(npu.socket) as decode:
         again = open_cache(decode, "kv", TILES, GEOMETRY | TILE, "decode")
         again.clear()
         moved(source, again)

@@ -25,18 +25,18 @@ from hawk_agent.transports.verbs.errors import (
     VerbsError,
     VerbsUnavailableError,
 )
-from hawk_agent.transports.verbs.fence import Kind
+from hawk_agent.transports.verbs.fence import FenceKind
 from hawk_agent.transports.verbs.queue_pair import Timeouts
 from hawk_agent.transports.verbs.registration import DESTINATION, GATHERED, WINDOWED
-from hawk_agent.transports.verbs.strategy import Way
+from hawk_agent.transports.verbs.strategy import VerbsStrategy
 
 from . import path
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from hawk_agent.memory.region import Region
-    from hawk_agent.transports.verbs.ends import Destination, Source
+    from hawk_agent.memory.region import CacheRegion
+    from hawk_agent.transports.verbs.ends import VerbsDestination, VerbsSource
 
     from .conftest import Port
 
@@ -44,7 +44,7 @@ ROWS = Layout.parse("l c h s d", {"l": 4, "c": 2, "h": 2, "s": 32, "d": 32})
 TILES = Layout.parse("l c h s1 d1 s0 d0", {"l": 4, "c": 2, "h": 2, "s": 32, "d": 32, "s0": 16, "d0": 16})
 MOVED = path.translation(ROWS, TILES)
 BRIEF = Timeouts(ack=16, retries=2, rnr_retries=2, rnr_timer=12)
-PLAN = chunking.plan(4, 1)
+PLAN = chunking.plan_chunks(4, 1)
 
 
 @dataclasses.dataclass
@@ -52,10 +52,10 @@ class Scene:
     """One transfer under way, its first chunk in."""
 
     pair: path.Pair
-    source: Region
-    destination: Region
-    sending: Source
-    receiving: Destination
+    source: CacheRegion
+    destination: CacheRegion
+    sending: VerbsSource
+    receiving: VerbsDestination
 
     async def rest(self) -> None:
         """Move the chunks that are left."""
@@ -79,7 +79,7 @@ class Scene:
 
 @contextlib.asynccontextmanager
 async def scene(rxa: Port, rxb: Port, **options: Any) -> AsyncIterator[Scene]:
-    options = {"timeouts": BRIEF, "strategy": Way.GATHER} | options
+    options = {"timeouts": BRIEF, "strategy": VerbsStrategy.GATHER} | options
     with path.region(ROWS, seed=1) as source, path.region(TILES, spare=512) as destination:
         async with path.pair([rxa.device], [rxb.device], **options) as pair:
             sending, receiving = await pair.open(MOVED, source, destination)
@@ -115,7 +115,7 @@ def free_source(scene: Scene) -> None:
 async def test_a_fault_is_a_typed_error_and_the_next_transfer_is_right(
     rxa: Port, rxb: Port, fault: Callable[[Scene], None], error: type[VerbsError]
 ) -> None:
-    async with scene(rxa, rxb, fence=Kind.QUEUE_PAIR) as now:
+    async with scene(rxa, rxb, fence=FenceKind.QUEUE_PAIR) as now:
         fault(now)
         assert isinstance(await now.fails(), error)
         for port in (now.pair.sender.ports[0], now.pair.receiver.ports[0]):
@@ -125,7 +125,7 @@ async def test_a_fault_is_a_typed_error_and_the_next_transfer_is_right(
 
 
 async def test_memory_with_open_windows_is_not_given_back_before_them(rxa: Port, rxb: Port) -> None:
-    async with scene(rxa, rxb, fence=Kind.WINDOW) as now:
+    async with scene(rxa, rxb, fence=FenceKind.WINDOW) as now:
         with pytest.raises(VerbsError, match="close the windows first"):
             now.pair.receiver.ports[0].registered(now.destination, WINDOWED).close()
         await now.recovers()
@@ -145,8 +145,12 @@ async def test_a_receiver_without_receives_is_given_up_after_the_retries(
         assert isinstance(caught.value.__cause__, ReceiverNotReadyError)
 
 
-@pytest.mark.parametrize("way", [Way.GATHER, Way.TILE_FIRST, Way.SCATTER, Way.TILE_LAST])
-async def test_a_device_that_takes_one_piece_a_request_still_serves(rxa: Port, rxb: Port, way: Way) -> None:
+@pytest.mark.parametrize(
+    "way", [VerbsStrategy.GATHER, VerbsStrategy.TILE_FIRST, VerbsStrategy.SCATTER, VerbsStrategy.TILE_LAST]
+)
+async def test_a_device_that_takes_one_piece_a_request_still_serves(
+    rxa: Port, rxb: Port, way: VerbsStrategy
+) -> None:
     with path.region(ROWS, seed=1) as source, path.region(TILES, spare=512) as destination:
         async with path.pair([rxa.device], [rxb.device], strategy=way) as pair:
             for verbs in (pair.sender, pair.receiver):

@@ -21,18 +21,18 @@ import pytest
 from hawk_agent.errors import TransportError
 from hawk_agent.layouts import Layout
 from hawk_agent.transfer import chunks as chunking
-from hawk_agent.transports.verbs.fence import Kind
+from hawk_agent.transports.verbs.fence import FenceKind
 from hawk_agent.transports.verbs.queue_pair import Timeouts
 from hawk_agent.transports.verbs.registration import DESTINATION, GATHERED
-from hawk_agent.transports.verbs.strategy import Way
+from hawk_agent.transports.verbs.strategy import VerbsStrategy
 
 from . import path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hawk_agent.memory.region import Region
-    from hawk_agent.transports.verbs.ends import Destination, Source
+    from hawk_agent.memory.region import CacheRegion
+    from hawk_agent.transports.verbs.ends import VerbsDestination, VerbsSource
 
     from .conftest import Port
 
@@ -43,16 +43,18 @@ ROWS = Layout.parse("l c h s d", GEOMETRY)
 TILES = Layout.parse("l c h s1 d1 s0 d0", GEOMETRY | {"s0": 16, "d0": 16})
 MOVED = path.translation(ROWS, TILES)
 BRIEF = Timeouts(ack=16, retries=2)
-WAYS = [Way.GATHER, Way.TILE_FIRST, Way.SCATTER, Way.TILE_LAST]
+WAYS = [VerbsStrategy.GATHER, VerbsStrategy.TILE_FIRST, VerbsStrategy.SCATTER, VerbsStrategy.TILE_LAST]
 
 
 class Stage:
     """A pair of transports with two rails and one transfer at a time, to which a fault is done."""
 
-    def __init__(self, pair: path.Pair, source: Region, destination: Region, chance: random.Random) -> None:
+    def __init__(
+        self, pair: path.Pair, source: CacheRegion, destination: CacheRegion, chance: random.Random
+    ) -> None:
         self.pair, self.source, self.destination, self.chance = pair, source, destination, chance
-        self.sending: Source
-        self.receiving: Destination
+        self.sending: VerbsSource
+        self.receiving: VerbsDestination
 
     def error_at_sender(self) -> None:
         self.chance.choice(self.sending.lanes).queue.to_error()
@@ -68,7 +70,9 @@ class Stage:
     def peer_destroyed(self) -> None:
         """The end that only answers is gone without a word."""
         passive = (
-            self.sending if self.pair.sender.strategy in {Way.SCATTER, Way.TILE_LAST} else self.receiving
+            self.sending
+            if self.pair.sender.strategy in {VerbsStrategy.SCATTER, VerbsStrategy.TILE_LAST}
+            else self.receiving
         )
         for lane in passive.lanes:
             lane.discard()
@@ -103,7 +107,7 @@ class Stage:
         self.destination.memory[:] = bytes([path.SENTINEL]) * self.destination.nbytes
         self.sending, self.receiving = await self.pair.open(MOVED, self.source, self.destination)
         fault = self.chance.choice(self.faults)
-        plan = chunking.plan(4, 1)
+        plan = chunking.plan_chunks(4, 1)
         when = self.chance.randrange(len(plan))
         try:
             for chunk in plan:
@@ -146,7 +150,7 @@ async def test_faults_end_in_success_or_a_typed_error_and_nothing_leaks(
     rails = [rxa.device, rxb.device]
     with path.region(ROWS, seed=1) as source, path.region(TILES, spare=512) as destination:
         empty = held()
-        async with path.pair(rails, rails[::-1], fence=Kind.QUEUE_PAIR, timeouts=BRIEF) as pair:
+        async with path.pair(rails, rails[::-1], fence=FenceKind.QUEUE_PAIR, timeouts=BRIEF) as pair:
             await pair.move(MOVED, source, destination)
             for port in (*pair.sender.ports, *pair.receiver.ports):
                 port.forget(source)

@@ -9,11 +9,11 @@ import pytest
 from hawk_agent.layouts import Layout
 from hawk_agent.transfer import chunks as chunking
 from hawk_agent.transports.verbs.errors import CompletionError, PeerUnreachableError, RemoteAccessError
-from hawk_agent.transports.verbs.fence import Kind
-from hawk_agent.transports.verbs.posting import Local, Remote
+from hawk_agent.transports.verbs.fence import FenceKind
+from hawk_agent.transports.verbs.posting import LocalMemory, RemoteMemory
 from hawk_agent.transports.verbs.queue_pair import Timeouts
-from hawk_agent.transports.verbs.registration import DESTINATION, GATHERED, Extent
-from hawk_agent.transports.verbs.strategy import Way
+from hawk_agent.transports.verbs.registration import DESTINATION, GATHERED, RemoteRange
+from hawk_agent.transports.verbs.strategy import VerbsStrategy
 
 from . import path
 
@@ -25,17 +25,17 @@ BRIEF = Timeouts(ack=16, retries=2)
 
 
 @pytest.mark.parametrize(
-    ("fence", "error"), [(Kind.WINDOW, RemoteAccessError), (Kind.QUEUE_PAIR, PeerUnreachableError)]
+    ("fence", "error"), [(FenceKind.WINDOW, RemoteAccessError), (FenceKind.QUEUE_PAIR, PeerUnreachableError)]
 )
 async def test_a_late_write_is_refused_and_changes_nothing(
-    rxa: Port, rxb: Port, fence: Kind, error: type[CompletionError]
+    rxa: Port, rxb: Port, fence: FenceKind, error: type[CompletionError]
 ) -> None:
     """The sender still has its key and a queue pair that works; the receiver has ended the lease."""
     moved = path.translation(ROWS, ROWS)
     with path.region(ROWS, seed=1) as source, path.region(ROWS) as destination:
         async with path.pair([rxa.device], [rxb.device], fence=fence, timeouts=BRIEF) as pair:
             sending, receiving = await pair.open(moved, source, destination)
-            first, second = chunking.plan(2, 1)
+            first, second = chunking.plan_chunks(2, 1)
             await path.both(sending, receiving, first)
             before = bytes(destination.memory)
             await receiving.lanes[0].revoke()
@@ -63,7 +63,7 @@ async def test_windows_are_told_for_the_leases_pages_alone(rxa: Port, rxb: Port)
             sending, receiving = await pair.move(PAGES, source, destination)
             told = sending.remote[sending.lanes[0]].keys
 
-            assert receiving.lanes[0].fence is Kind.WINDOW
+            assert receiving.lanes[0].fence is FenceKind.WINDOW
             assert [(key.offset // PAGE, key.nbytes // PAGE) for key in told] == [(2, 1), (5, 1)]
             assert bytes(destination.memory) == path.expected(PAGES, source, destination.nbytes)
 
@@ -76,26 +76,28 @@ async def test_a_windows_key_opens_no_page_beside_it(rxa: Port, rxb: Port) -> No
         async with path.pair([rxa.device], [rxb.device], timeouts=BRIEF) as pair:
             sending, receiving = await pair.open(PAGES, source, destination)
             lane = sending.lanes[0]
-            (key, _) = sending.remote[lane].keys
-            beside = Extent(0, 64, key.address + PAGE, key.key)
-            local = Local(source.nbytes, lane.port.registered(source, GATHERED).local_keys)
+            (key, _) = sending.remote[lane].ranges
+            beside = RemoteRange(0, 64, key.address + PAGE, key.rkey)
+            local = LocalMemory(source.nbytes, lane.port.registered(source, GATHERED).local_ranges)
             with pytest.raises(RemoteAccessError):
-                await lane.post(flat.nest, local, Remote(64, (beside,)))
+                await lane.post(flat.nest, local, RemoteMemory(64, (beside,)))
             await receiving.stop()
             await sending.close()
 
             assert bytes(destination.memory) == bytes([path.SENTINEL]) * destination.nbytes
 
 
-@pytest.mark.parametrize("way", [Way.SCATTER, Way.TILE_LAST])
-async def test_a_source_that_was_given_back_is_not_read_any_more(rxa: Port, rxb: Port, way: Way) -> None:
+@pytest.mark.parametrize("way", [VerbsStrategy.SCATTER, VerbsStrategy.TILE_LAST])
+async def test_a_source_that_was_given_back_is_not_read_any_more(
+    rxa: Port, rxb: Port, way: VerbsStrategy
+) -> None:
     moved = path.translation(ROWS, ROWS)
     with path.region(ROWS, seed=1) as source, path.region(ROWS) as destination:
         async with path.pair([rxa.device], [rxb.device], strategy=way, timeouts=BRIEF) as pair:
             sending, receiving = await pair.open(moved, source, destination)
             await sending.close()
             with pytest.raises(Exception, match="rail") as caught:
-                await receiving.receive(chunking.plan(2, 0)[0])
+                await receiving.receive(chunking.plan_chunks(2, 0)[0])
             await receiving.stop()
 
             assert isinstance(caught.value.__cause__, PeerUnreachableError)
@@ -107,22 +109,22 @@ async def test_a_key_without_remote_access_opens_nothing_and_a_new_registration_
 ) -> None:
     moved = path.translation(ROWS, ROWS)
     with path.region(ROWS, seed=1) as source, path.region(ROWS) as destination:
-        async with path.pair([rxa.device], [rxb.device], fence=Kind.QUEUE_PAIR) as pair:
+        async with path.pair([rxa.device], [rxb.device], fence=FenceKind.QUEUE_PAIR) as pair:
             port = pair.receiver.ports[0]
             offer, sending = pair.sender.offer(moved, source)
             answer, receiving = await pair.receiver.accept(offer, moved, destination, "peer/1")
             before = {told.rkey for told in answer.verbs.rails[0].ranges}
             port.forget(source)
-            gathered = port.registered(source, GATHERED).remote_keys[0]
+            gathered = port.registered(source, GATHERED).remote_ranges[0]
             for told in answer.verbs.rails[0].ranges:
-                told.rkey = gathered.key
+                told.rkey = gathered.rkey
             await sending.connect(answer)
             with pytest.raises(Exception, match="rail") as caught:
-                await sending.send(chunking.plan(2, 0)[0])
+                await sending.send(chunking.plan_chunks(2, 0)[0])
             await receiving.stop()
             await sending.close()
             port.forget(destination)
-            after = {key.key for key in port.registered(destination, DESTINATION).remote_keys}
+            after = {key.rkey for key in port.registered(destination, DESTINATION).remote_ranges}
 
             assert isinstance(caught.value.__cause__, RemoteAccessError)
             assert not before & after

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hawk_agent.transfer.translation import Selection, Translation
-from hawk_agent.transports.verbs.strategy import Way
+from hawk_agent.transports.verbs.strategy import VerbsStrategy
 from tests.unit.layouts.oracle import AXES, Side, translate
 from tests.unit.layouts.strategies import DTYPES, layout, pairs
 
@@ -51,11 +51,13 @@ def runner(rxa: Port, rxb: Port) -> Iterator[Runner]:
 @given(
     sides=pairs(),
     dtype=st.sampled_from(sorted(DTYPES)),
-    way=st.sampled_from([Way.GATHER, Way.TILE_FIRST, Way.SCATTER, Way.TILE_LAST]),
+    way=st.sampled_from(
+        [VerbsStrategy.GATHER, VerbsStrategy.TILE_FIRST, VerbsStrategy.SCATTER, VerbsStrategy.TILE_LAST]
+    ),
     seed=st.integers(0, 99),
 )
 def test_any_pair_over_any_way(
-    runner: Runner, sides: tuple[Side, Side], dtype: str, way: Way, seed: int
+    runner: Runner, sides: tuple[Side, Side], dtype: str, way: VerbsStrategy, seed: int
 ) -> None:
     source, destination = sides
     here, there = layout(source, dtype), layout(destination, dtype)

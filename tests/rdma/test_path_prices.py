@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hawk_agent.layouts import Layout
-from hawk_agent.plans import Costs, Limits, calibrate, gather_writes, scatter_reads
+from hawk_agent.plans import Costs, RequestLimits, calibrate, gather_writes, scatter_reads
 from hawk_agent.transfer import chunks as chunking
-from hawk_agent.transports.verbs.strategy import Way
+from hawk_agent.transports.verbs.strategy import VerbsStrategy
 
 from . import path
 
@@ -42,8 +42,14 @@ async def test_each_way_moves_the_same_bytes_and_is_compared_with_its_prediction
     with path.region(ROWS, seed=1) as source, path.region(TILES) as destination:
         costs = await calibrated(rxa, rxb)
         async with path.pair([rxa.device], [rxb.device], costs=costs) as pair:
-            for way in [Way.CONTIGUOUS, Way.GATHER, Way.TILE_FIRST, Way.SCATTER, Way.TILE_LAST]:
-                target = ROWS if way is Way.CONTIGUOUS else TILES
+            for way in [
+                VerbsStrategy.CONTIGUOUS,
+                VerbsStrategy.GATHER,
+                VerbsStrategy.TILE_FIRST,
+                VerbsStrategy.SCATTER,
+                VerbsStrategy.TILE_LAST,
+            ]:
+                target = ROWS if way is VerbsStrategy.CONTIGUOUS else TILES
                 moved = path.translation(ROWS, target)
                 pair.sender.strategy = way
                 predicted = pair.sender.decide(moved, rails=1).seconds
@@ -63,14 +69,14 @@ async def calibrated(rxa: Port, rxb: Port) -> Costs:
     rows, tiles = layouts(layers=1)
     with path.region(rows, seed=1) as source, path.region(tiles) as destination:
         async with path.pair([rxa.device], [rxb.device]) as pair:
-            pair.sender.strategy = Way.CONTIGUOUS
+            pair.sender.strategy = VerbsStrategy.CONTIGUOUS
             link = rows.nbytes / await quickest(pair, path.translation(rows, rows), source, destination)
-            pair.sender.strategy = Way.GATHER
+            pair.sender.strategy = VerbsStrategy.GATHER
             gathered = path.translation(rows, tiles)
-            pieces = gather_writes(gathered.nest, Limits(max_sge=32)).sges
+            pieces = gather_writes(gathered.nest, RequestLimits(max_sge=32)).sges
             piece = await quickest(pair, gathered, source, destination) / pieces
-            pair.sender.strategy = Way.SCATTER
-            reads = scatter_reads(gathered.nest, Limits(max_sge=32))
+            pair.sender.strategy = VerbsStrategy.SCATTER
+            reads = scatter_reads(gathered.nest, RequestLimits(max_sge=32))
             scattered = await quickest(pair, gathered, source, destination)
     return replace(
         calibrate(),
@@ -95,7 +101,7 @@ async def timed(
     sending, receiving = await pair.open(moved, source, destination)
     try:
         began = time.perf_counter()
-        await path.both(sending, receiving, chunking.plan(moved.layers, 0)[0])
+        await path.both(sending, receiving, chunking.plan_chunks(moved.layers, 0)[0])
         return time.perf_counter() - began
     finally:
         await receiving.stop()

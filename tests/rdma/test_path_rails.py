@@ -11,12 +11,12 @@ from hawk_agent.transfer import chunks as chunking
 from hawk_agent.transports.verbs.errors import QueuePairStateError
 from hawk_agent.transports.verbs.queue_pair import QueuePair, Timeouts
 from hawk_agent.transports.verbs.rails import RailsExhaustedError
-from hawk_agent.transports.verbs.strategy import Way
+from hawk_agent.transports.verbs.strategy import VerbsStrategy
 
 from . import path
 
 if TYPE_CHECKING:
-    from hawk_agent.transports.verbs.ends import Destination, Source
+    from hawk_agent.transports.verbs.ends import VerbsDestination, VerbsSource
 
     from .conftest import Port
 
@@ -24,17 +24,17 @@ GEOMETRY = {"l": 4, "c": 2, "h": 2, "s": 48, "d": 32}
 ROWS = Layout.parse("l c h s d", GEOMETRY)
 TILES = Layout.parse("l c h s1 d1 s0 d0", GEOMETRY | {"s0": 16, "d0": 16})
 BRIEF = Timeouts(ack=16, retries=2)
-WAYS = [Way.GATHER, Way.TILE_FIRST, Way.SCATTER]
+WAYS = [VerbsStrategy.GATHER, VerbsStrategy.TILE_FIRST, VerbsStrategy.SCATTER]
 
 
-def posted(pair: path.Pair, way: Way, port: Port) -> float:
+def posted(pair: path.Pair, way: VerbsStrategy, port: Port) -> float:
     counts = pair.metrics[1 if way.pulled else 0].registry
     labels = {"rail": f"{port.device}:1", "state": "posted"}
     return counts.get_sample_value("hawk_agent_verbs_requests_total", labels) or 0
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_both_rails_carry(rxa: Port, rxb: Port, way: Way) -> None:
+async def test_both_rails_carry(rxa: Port, rxb: Port, way: VerbsStrategy) -> None:
     moved = path.translation(ROWS, TILES)
     with path.region(ROWS, seed=1) as source, path.region(TILES, spare=512) as destination:
         async with path.pair([rxa.device, rxb.device], [rxb.device, rxa.device], strategy=way) as pair:
@@ -46,16 +46,18 @@ async def test_both_rails_carry(rxa: Port, rxb: Port, way: Way) -> None:
 
 @pytest.mark.parametrize("at", ["sender", "receiver"])
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_failed_rails_work_goes_over_the_other(rxa: Port, rxb: Port, way: Way, at: str) -> None:
+async def test_a_failed_rails_work_goes_over_the_other(
+    rxa: Port, rxb: Port, way: VerbsStrategy, at: str
+) -> None:
     moved = path.translation(ROWS, TILES)
     with path.region(ROWS, seed=1) as source, path.region(TILES, spare=512) as destination:
         async with path.pair(
             [rxa.device, rxb.device], [rxb.device, rxa.device], strategy=way, timeouts=BRIEF
         ) as pair:
             sending, receiving = await pair.open(moved, source, destination)
-            plan = chunking.plan(4, 1)
+            plan = chunking.plan_chunks(4, 1)
             await path.both(sending, receiving, plan[0])
-            end: Source | Destination = sending if at == "sender" else receiving
+            end: VerbsSource | VerbsDestination = sending if at == "sender" else receiving
             end.lanes[1].queue.to_error()
             for chunk in plan[1:]:
                 await path.both(sending, receiving, chunk)
@@ -65,9 +67,9 @@ async def test_a_failed_rails_work_goes_over_the_other(rxa: Port, rxb: Port, way
             assert bytes(destination.memory) == path.expected(moved, source, destination.nbytes)
 
 
-@pytest.mark.parametrize("way", [Way.GATHER, Way.SCATTER])
+@pytest.mark.parametrize("way", [VerbsStrategy.GATHER, VerbsStrategy.SCATTER])
 async def test_when_every_rail_has_failed_the_transfer_fails_with_the_last_reason(
-    rxa: Port, rxb: Port, way: Way
+    rxa: Port, rxb: Port, way: VerbsStrategy
 ) -> None:
     moved = path.translation(ROWS, TILES)
     with path.region(ROWS, seed=1) as source, path.region(TILES) as destination:
@@ -78,7 +80,7 @@ async def test_when_every_rail_has_failed_the_transfer_fails_with_the_last_reaso
             for lane in receiving.lanes:
                 lane.queue.to_error()
             with pytest.raises(RailsExhaustedError, match="the last one: QP"):
-                await path.both(sending, receiving, chunking.plan(4, 0)[0])
+                await path.both(sending, receiving, chunking.plan_chunks(4, 0)[0])
             await receiving.stop()
             await sending.close()
             await pair.move(moved, source, destination)
@@ -96,10 +98,10 @@ async def test_a_sender_with_more_rails_than_the_receiver_uses_as_many(rxa: Port
             assert bytes(destination.memory) == path.expected(moved, source, destination.nbytes)
 
 
-@pytest.mark.parametrize("way", [Way.GATHER, Way.SCATTER])
+@pytest.mark.parametrize("way", [VerbsStrategy.GATHER, VerbsStrategy.SCATTER])
 @pytest.mark.parametrize("at", ["sender", "receiver"])
 async def test_a_rail_that_cannot_connect_is_left_out(
-    rxa: Port, rxb: Port, way: Way, at: str, monkeypatch: pytest.MonkeyPatch
+    rxa: Port, rxb: Port, way: VerbsStrategy, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = QueuePair.connect
 

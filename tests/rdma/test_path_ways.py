@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hawk_agent.layouts import Layout
-from hawk_agent.transports.verbs.fence import Kind
-from hawk_agent.transports.verbs.strategy import Way
+from hawk_agent.transports.verbs.fence import FenceKind
+from hawk_agent.transports.verbs.strategy import VerbsStrategy
 
 from . import path
 
@@ -22,9 +22,9 @@ ROWS = Layout.parse("l c h s d", GEOMETRY)
 TILES = Layout.parse("l c h s1 d1 s0 d0", GEOMETRY | {"s0": 16, "d0": 16})
 
 
-@pytest.mark.parametrize("fence", list(Kind))
-@pytest.mark.parametrize("way", [way for way in Way if way is not Way.CONTIGUOUS])
-async def test_each_way_translates(rxa: Port, rxb: Port, way: Way, fence: Kind) -> None:
+@pytest.mark.parametrize("fence", list(FenceKind))
+@pytest.mark.parametrize("way", [way for way in VerbsStrategy if way is not VerbsStrategy.CONTIGUOUS])
+async def test_each_way_translates(rxa: Port, rxb: Port, way: VerbsStrategy, fence: FenceKind) -> None:
     moved = path.translation(ROWS, TILES)
     with path.region(ROWS, seed=1) as source, path.region(TILES, spare=4096) as destination:
         async with path.pair([rxa.device], [rxb.device], strategy=way, fence=fence) as pair:

@@ -23,7 +23,7 @@ import pytest
 
 from hawk_agent.layouts import Layout, compile_nest
 from hawk_agent.transports.verbs import registration
-from hawk_agent.transports.verbs.completion import Dispatcher, finish
+from hawk_agent.transports.verbs.completion import Dispatcher, finish_posting
 from hawk_agent.transports.verbs.errors import (
     CompletionError,
     DeviceError,
@@ -33,10 +33,10 @@ from hawk_agent.transports.verbs.errors import (
     ReceiverNotReadyError,
     RemoteAccessError,
 )
-from hawk_agent.transports.verbs.posting import Local, Posting, Remote
+from hawk_agent.transports.verbs.posting import LocalMemory, Posting, RemoteMemory
 from hawk_agent.transports.verbs.queue_pair import Timeouts
-from hawk_agent.transports.verbs.registration import Access, Extent
-from hawk_agent.transports.verbs.windows import Window
+from hawk_agent.transports.verbs.registration import AccessFlags, LocalRange, RemoteRange
+from hawk_agent.transports.verbs.windows import MemoryWindow
 from tests.unit.verbs.ends import Pair, drain
 
 from .test_path_failures import link, wired
@@ -55,7 +55,7 @@ BRISK = Timeouts(ack=15, retries=2)
 class Bench:
     """A connected pair with memory at both ends, and rows that are a request each."""
 
-    def __init__(self, rxa: Port, rxb: Port, timeouts: Timeouts, access: Access) -> None:
+    def __init__(self, rxa: Port, rxb: Port, timeouts: Timeouts, access: AccessFlags) -> None:
         self.pair = Pair.make(infos(rxa, rxb), depth=32, receives=4, timeouts=timeouts)
         sizes = {"s": ROWS, "d": WIDTH}
         source = Layout.parse("s d", sizes, "int8")
@@ -65,28 +65,30 @@ class Bench:
         self.here = self.pair.a.register(self.data, registration.GATHERED)
         self.there = self.pair.b.register(self.landed, access)
 
-    def post(self, *, local: Extent | None = None, remote: Extent | None = None, **more: object) -> Posting:
+    def post(
+        self, *, local: LocalRange | None = None, remote: RemoteRange | None = None, **more: object
+    ) -> Posting:
         return Posting(
             self.pair.a.queue,
             self.nest,
-            Local(self.here.nbytes, (local or self.here.local_keys[0],)),
-            Remote(self.there.nbytes, (remote or self.there.remote_keys[0],)),
+            LocalMemory(self.here.nbytes, (local or self.here.local_ranges[0],)),
+            RemoteMemory(self.there.nbytes, (remote or self.there.remote_ranges[0],)),
             **more,
         )
 
     def fails(self, posting: Posting, *kinds: type[CompletionError]) -> None:
         with pytest.raises(kinds):
-            finish(posting, seconds=60)
+            finish_posting(posting, seconds=60)
         drain(self.pair.a)
         assert self.pair.a.queue.outstanding == 0
         assert self.pair.a.queue.raw.failed > 0
-        assert self.pair.a.queue.state == "ERR"
+        assert self.pair.a.queue.state == "IBV_QPS_ERR"
 
     def works_again(self) -> None:
         self.pair.timeouts = PATIENT
         self.pair.recover()
         self.landed[:] = 0
-        finish(self.post(), seconds=60)
+        finish_posting(self.post(), seconds=60)
         expected = np.zeros_like(self.landed)
         self.nest.run(self.data, expected)
         assert np.array_equal(self.landed, expected)
@@ -107,15 +109,15 @@ def bench(rxa: Port, rxb: Port, request: pytest.FixtureRequest) -> Iterator[Benc
 
 
 def test_a_wrong_remote_key(bench: Bench):
-    far = bench.there.remote_keys[0]
-    bench.fails(bench.post(remote=dataclasses.replace(far, key=far.key ^ 0x55)), RemoteAccessError)
+    far = bench.there.remote_ranges[0]
+    bench.fails(bench.post(remote=dataclasses.replace(far, rkey=far.rkey ^ 0x55)), RemoteAccessError)
     assert not bench.landed.any()
     bench.works_again()
 
 
 def test_a_wrong_local_key(bench: Bench):
-    near = bench.here.local_keys[0]
-    bench.fails(bench.post(local=dataclasses.replace(near, key=near.key ^ 0x55)), LocalProtectionError)
+    near = bench.here.local_ranges[0]
+    bench.fails(bench.post(local=dataclasses.replace(near, lkey=near.lkey ^ 0x55)), LocalProtectionError)
     assert not bench.landed.any()
     bench.works_again()
 
@@ -149,7 +151,7 @@ def test_a_peers_queue_pair_that_is_closed(bench: Bench):
 )
 def test_a_receiver_that_does_not_look(bench: Bench):
     for number in range(bench.pair.b.queue.receives):
-        finish(bench.post(immediate=number), seconds=60)
+        finish_posting(bench.post(immediate=number), seconds=60)
     bench.fails(bench.post(immediate=99), ReceiverNotReadyError)
     bench.works_again()
 
@@ -193,8 +195,8 @@ end = End.make(next(info for info in device.discover() if info.name == name))
 memory = np.zeros(nbytes, np.uint8)
 there = end.register(memory, registration.DESTINATION)
 end.queue.connect(peer, BOTH)
-(key,) = there.remote_keys
-print(repr((end.queue.info, key.address, key.key)), flush=True)
+(key,) = there.remote_ranges
+print(repr((end.queue.info, key.address, key.rkey)), flush=True)
 sys.stdin.read()
 """
 
@@ -209,9 +211,9 @@ def test_a_peer_that_is_killed(bench: Bench, rxb: Port):
         from hawk_agent.transports.verbs.queue_pair import EndpointInfo  # noqa: F401 - named by the answer
 
         info, address, key = eval(child.stdout.readline())
-        queue.connect(info, Access.NONE, BRISK)
-        remote = Extent(0, bench.there.nbytes, address, key)
-        finish(bench.post(remote=remote), seconds=60)
+        queue.connect(info, AccessFlags.NONE, BRISK)
+        remote = RemoteRange(0, bench.there.nbytes, address, key)
+        finish_posting(bench.post(remote=remote), seconds=60)
         posting = bench.post(remote=remote)
         posting.step(2)
         os.kill(child.pid, signal.SIGKILL)
@@ -223,12 +225,12 @@ def test_a_peer_that_is_killed(bench: Bench, rxb: Port):
 @pytest.mark.parametrize("bench", [{"access": registration.WINDOWED}], indirect=True)
 def test_a_window_that_was_closed_refuses_a_late_write(bench: Bench):
     receiver = bench.pair.b
-    window = Window(receiver.device)
+    window = MemoryWindow(receiver.device)
     window.bind(receiver.queue, bench.there, 0, bench.there.nbytes)
     drain(receiver)
     assert receiver.queue.failure is None
-    lease = window.extent
-    finish(bench.post(remote=lease), seconds=60)
+    lease = window.remote_range
+    finish_posting(bench.post(remote=lease), seconds=60)
     assert bench.landed.any()
     window.invalidate(receiver.queue)
     drain(receiver)
@@ -240,7 +242,7 @@ def test_a_window_that_was_closed_refuses_a_late_write(bench: Bench):
 
 
 def test_a_queue_pair_in_error_refuses_a_late_write(bench: Bench):
-    finish(bench.post(), seconds=60)
+    finish_posting(bench.post(), seconds=60)
     bench.pair.b.queue.to_error()
     bench.landed[:] = 0
     bench.fails(bench.post(), PeerUnreachableError, RemoteAccessError)
@@ -272,7 +274,7 @@ async def test_two_pairs_that_connect_at_once(rxa: Port, rxb: Port):
         listening.start()
         data, landed = np.full(5000, 9, np.uint8), np.zeros(5000, np.uint8)
         with pair.a.register(data, registration.GATHERED) as here, pair.b.register(landed) as there:
-            local, remote = Local(5000, here.local_keys), Remote(5000, there.remote_keys)
+            local, remote = LocalMemory(5000, here.local_ranges), RemoteMemory(5000, there.remote_ranges)
             await sending.drive(Posting(pair.a.queue, nest, local, remote, immediate=0xCAFE0001))
             for _ in range(500):
                 if arrived:
@@ -298,8 +300,8 @@ def test_nothing_is_left_open(rxa: Port, rxb: Port):
     before = counted()
     for _ in range(10):
         bench = Bench(rxa, rxb, PATIENT, registration.DESTINATION)
-        window = Window(bench.pair.b.device)
-        finish(bench.post(), seconds=60)
+        window = MemoryWindow(bench.pair.b.device)
+        finish_posting(bench.post(), seconds=60)
         window.close()
         bench.close()
 

@@ -18,10 +18,10 @@ import pytest
 from hawk_agent.layouts import Layout, compile_nest
 from hawk_agent.memory.mapping import F_ADD_SEALS, F_SEAL_SHRINK
 from hawk_agent.transports.verbs import device, library, registration
-from hawk_agent.transports.verbs.completion import finish
+from hawk_agent.transports.verbs.completion import finish_posting
 from hawk_agent.transports.verbs.errors import MemoryRegistrationError
-from hawk_agent.transports.verbs.posting import Local, Posting, Remote
-from hawk_agent.transports.verbs.registration import register
+from hawk_agent.transports.verbs.posting import LocalMemory, Posting, RemoteMemory
+from hawk_agent.transports.verbs.registration import register_memory
 from tests.unit.verbs.ends import Pair
 
 from .test_verbs_transfer import PATIENT, infos
@@ -103,13 +103,16 @@ KINDS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
 }
 
 
-def write(ends: Pair, there: registration.Registered, nbytes: int) -> np.ndarray:
+def write(ends: Pair, there: registration.RegisteredMemory, nbytes: int) -> np.ndarray:
     """Write random bytes to registered memory; returns them."""
     line = Layout.parse("d", {"d": nbytes}, "int8")
     data = np.random.default_rng(nbytes).integers(0, 256, nbytes, dtype=np.uint8)
     with ends.a.register(data, registration.GATHERED) as here:
-        local, remote = Local(nbytes, here.local_keys), Remote(there.nbytes, there.remote_keys)
-        finish(Posting(ends.a.queue, compile_nest(line, line), local, remote), seconds=60)
+        local, remote = (
+            LocalMemory(nbytes, here.local_ranges),
+            RemoteMemory(there.nbytes, there.remote_ranges),
+        )
+        finish_posting(Posting(ends.a.queue, compile_nest(line, line), local, remote), seconds=60)
     return data
 
 
@@ -123,7 +126,7 @@ def test_memory_of_any_kind_is_written(ends: Pair, kind: str, offset: int, nbyte
         view = np.frombuffer(memory, np.uint8)
         before = view.copy()
         at = registration.address_of(memory, nbytes) + offset
-        with register(ends.b.device, at, nbytes, registration.DESTINATION) as there:
+        with register_memory(ends.b.device, at, nbytes, registration.DESTINATION) as there:
             assert (there.how, there.why) == ("plain", ())
             data = write(ends, there, nbytes)
         expected = before
@@ -136,7 +139,9 @@ def test_memory_of_any_kind_is_written(ends: Pair, kind: str, offset: int, nbyte
 def test_a_descriptor_that_is_no_dma_buf_falls_back_to_its_pages_with_the_reason(ends: Pair):
     descriptor = memfd()
     with mmap.mmap(descriptor, MIB) as memory:
-        with register(ends.b.device, memory, MIB, registration.DESTINATION, dmabuf_fd=descriptor) as there:
+        with register_memory(
+            ends.b.device, memory, MIB, registration.DESTINATION, dmabuf_fd=descriptor
+        ) as there:
             assert there.how == "plain"
             assert there.why[0].startswith("dma-buf: ")
             assert "errno" in there.why[0]
@@ -157,7 +162,7 @@ def test_a_region_larger_than_the_device_takes_is_written_across_its_parts(ends:
         at = registration.address_of(memory, MIB)
         ways = [("plain", int(registration.DESTINATION), -1)]
         with registration.register_with(make, at, MIB, limit=200_000, ways=ways) as there:
-            assert len(made) == len({key.key for key in there.remote_keys}) == 6
+            assert len(made) == len({key.rkey for key in there.remote_ranges}) == 6
             data = write(ends, there, MIB)
         assert memory[:] == data.tobytes()
 
@@ -168,17 +173,17 @@ def test_memory_that_cannot_be_written_is_registered_for_reading_only(ends: Pair
     flags, prot = mmap.MAP_PRIVATE, mmap.PROT_READ
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 8192, flags=flags, prot=prot) as memory:
         at = np.frombuffer(memory, np.uint8).ctypes.data
-        with register(ends.b.device, at, 8192, registration.PULLED) as made:
+        with register_memory(ends.b.device, at, 8192, registration.PULLED) as made:
             assert made.how == "plain"
         with pytest.raises(MemoryRegistrationError, match=r"plain: .*errno"):
-            register(ends.b.device, at, 8192, registration.DESTINATION)
+            register_memory(ends.b.device, at, 8192, registration.DESTINATION)
 
 
 def test_an_address_where_nothing_is_mapped_is_refused(ends: Pair):
     with mmap.mmap(-1, MIB) as memory:
         at = registration.address_of(memory, MIB)
     with pytest.raises(MemoryRegistrationError, match=r"plain: .*errno"):
-        register(ends.b.device, at, MIB, registration.DESTINATION)
+        register_memory(ends.b.device, at, MIB, registration.DESTINATION)
 
 
 FORKING = """

@@ -10,8 +10,8 @@ import pytest
 
 from hawk_agent.layouts import Layout, compile_nest
 from hawk_agent.transports.verbs import registration
-from hawk_agent.transports.verbs.completion import finish
-from hawk_agent.transports.verbs.posting import Local, Posting, Remote
+from hawk_agent.transports.verbs.completion import finish_posting
+from hawk_agent.transports.verbs.posting import LocalMemory, Posting, RemoteMemory
 from hawk_agent.transports.verbs.queue_pair import EndpointInfo
 from tests.unit.verbs.ends import BOTH, End
 
@@ -59,9 +59,9 @@ def test_we_reach_memory_that_pyverbs_registered(ends: tuple[End, counterpart.En
     access = registration.GATHERED if direction == "write" else registration.STAGING
     far = other.register(theirs)
     with ours.register(mine, access) as here:
-        key = registration.Extent(0, theirs.nbytes, theirs.ctypes.data, far.rkey)
-        local, remote = Local(here.nbytes, here.local_keys), Remote(theirs.nbytes, (key,))
-        finish(Posting(ours.queue, nest, local, remote, direction=direction), seconds=60)
+        key = registration.RemoteRange(0, theirs.nbytes, theirs.ctypes.data, far.rkey)
+        local, remote = LocalMemory(here.nbytes, here.local_ranges), RemoteMemory(theirs.nbytes, (key,))
+        finish_posting(Posting(ours.queue, nest, local, remote, direction=direction), seconds=60)
     far.close()
 
     assert np.array_equal(landed, expected)
@@ -73,9 +73,11 @@ def test_our_immediate_arrives_in_network_order(ends: tuple[End, counterpart.End
     far = other.register(landed)
     other.expect()
     with ours.register(data, registration.GATHERED) as here:
-        key = registration.Extent(0, 100, landed.ctypes.data, far.rkey)
-        local, remote = Local(100, here.local_keys), Remote(100, (key,))
-        finish(Posting(ours.queue, compile_nest(LINE, LINE), local, remote, immediate=IMMEDIATE), seconds=60)
+        key = registration.RemoteRange(0, 100, landed.ctypes.data, far.rkey)
+        local, remote = LocalMemory(100, here.local_ranges), RemoteMemory(100, (key,))
+        finish_posting(
+            Posting(ours.queue, compile_nest(LINE, LINE), local, remote, immediate=IMMEDIATE), seconds=60
+        )
     (done,) = other.completions()
     far.close()
 
@@ -89,9 +91,9 @@ def test_pyverbs_reaches_memory_that_we_registered(ends: tuple[End, counterpart.
     near = other.register(data)
     at = data.ctypes.data
     with ours.register(landed, registration.DESTINATION) as there:
-        (key,) = there.remote_keys
+        (key,) = there.remote_ranges
         pieces = [(at, 60, near.lkey), (at + 60, 40, near.lkey)]
-        other.post(pieces, to=(key.address, key.key), immediate=AS_IN_MEMORY)
+        other.post(pieces, to=(key.address, key.rkey), immediate=AS_IN_MEMORY)
         (sent,) = other.completions()
         for _ in range(600):
             _, arrivals = ours.completions.poll()

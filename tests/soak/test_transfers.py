@@ -21,13 +21,13 @@ import pytest
 
 from hawk_agent.client import allocate
 from hawk_agent.layouts import PRESETS, Layout
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.outcome import TransferOutcome
 from tests.unit.agent.house import house, off
 from tests.unit.layouts.oracle import Side, translate
 from tests.unit.layouts.strategies import DTYPES
 
 if TYPE_CHECKING:
-    from hawk_agent.client import Engine
+    from hawk_agent.client import AgentClient
 
 TRANSFERS = int(os.environ.get("HAWK_SOAK", "500"))
 LAYOUTS = sorted(set(PRESETS) - {"latent", "pages-latent"})
@@ -100,7 +100,7 @@ async def test_every_transfer_arrives_as_the_oracle_says(transport: str) -> None
     assert max(held[len(held) // 2 :]) <= max(held[: len(held) // 2]) + 4, "descriptors that nobody closes"
 
 
-async def run(ends: tuple[Engine, Engine], case: Case, number: int) -> None:
+async def run(ends: tuple[AgentClient, AgentClient], case: Case, number: int) -> None:
     """One transfer, from registering both regions to comparing every byte of the destination."""
     gpu, npu = ends
     kind, name = DTYPES[case.dtype], f"kv-{number}"
@@ -131,14 +131,14 @@ async def run(ends: tuple[Engine, Engine], case: Case, number: int) -> None:
     for opened in (source, target):
         await off(opened.close)
 
-    assert (sent.outcome, received.outcome) == (Outcome.SUCCESS, Outcome.SUCCESS), case
+    assert (sent.outcome, received.outcome) == (TransferOutcome.SUCCESS, TransferOutcome.SUCCESS), case
     assert same, case
 
 
 class Opened:
     """A region that an engine registered, with its memory."""
 
-    def __init__(self, engine: Engine, name: str, side: Side, dtype: str, group: str) -> None:
+    def __init__(self, engine: AgentClient, name: str, side: Side, dtype: str, group: str) -> None:
         layout = Layout.parse(side.text, side.sizes, dtype)
         self.engine, self.name = engine, name
         self.descriptor, self.memory = allocate(name, layout.nbytes)

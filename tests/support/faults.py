@@ -17,7 +17,7 @@ from hawk_agent.transports.registry import TransportRegistry
 
 if TYPE_CHECKING:
     from hawk_agent.layouts import Nest
-    from hawk_agent.memory.region import Region
+    from hawk_agent.memory.region import CacheRegion
     from hawk_agent.protocol import peer_pb2
     from hawk_agent.transfer.chunks import Chunk
     from hawk_agent.transfer.translation import Buffer, Translation
@@ -56,12 +56,12 @@ class Faulty(Transport):
         """As the inner one."""
         await self._inner.close()
 
-    def offer(self, translation: Translation, source: Region) -> tuple[peer_pb2.Offer, SourceEnd]:
+    def offer(self, translation: Translation, source: CacheRegion) -> tuple[peer_pb2.Offer, SourceEnd]:
         """As the inner one."""
         return self._inner.offer(translation, source)
 
     async def accept(
-        self, offer: peer_pb2.Offer, translation: Translation, destination: Region, origin: str
+        self, offer: peer_pb2.Offer, translation: Translation, destination: CacheRegion, origin: str
     ) -> tuple[peer_pb2.Answer, DestinationEnd]:
         """As the inner one, wrong for every region that an engine registered."""
         answer, end = await self._inner.accept(offer, translation, destination, origin)
@@ -74,7 +74,7 @@ class Faulty(Transport):
         """As the inner one."""
         return self._inner.rails
 
-    async def adopt(self, region: Region) -> None:
+    async def adopt(self, region: CacheRegion) -> None:
         """As the inner one."""
         await self._inner.adopt(region)
 
@@ -93,7 +93,7 @@ class Faulty(Transport):
 
 class _FaultyEnd(DestinationEnd):
     def __init__(
-        self, inner: DestinationEnd, translation: Translation, destination: Region, fault: str
+        self, inner: DestinationEnd, translation: Translation, destination: CacheRegion, fault: str
     ) -> None:
         self._inner = inner
         self._memory = destination.memory

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 from hawk_agent.errors import TransportError
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.transfer.transport import DestinationEnd, SourceEnd, Transport
-from hawk_agent.transfer.work import Work
+from hawk_agent.transfer.work import CopyWork
 from hawk_agent.transports.registry import TransportRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hawk_agent.memory.region import Region
+    from hawk_agent.memory.region import CacheRegion
     from hawk_agent.transfer.chunks import Chunk
     from hawk_agent.transfer.translation import Translation
 
-_offered: dict[bytes, Region] = {}
+_offered: dict[bytes, CacheRegion] = {}
 
 
 class MockTransport(Transport):
@@ -43,14 +43,14 @@ class MockTransport(Transport):
         """With nothing but this one."""
         return TransportRegistry({self.name: lambda _: self})
 
-    def offer(self, translation: Translation, source: Region) -> tuple[peer_pb2.Offer, SourceEnd]:
+    def offer(self, translation: Translation, source: CacheRegion) -> tuple[peer_pb2.Offer, SourceEnd]:
         """Remember the region under a token."""
         token = secrets.token_bytes(16)
         _offered[token] = source
         return peer_pb2.Offer(transport=self.name, token=token), _Source(self, token)
 
     async def accept(
-        self, offer: peer_pb2.Offer, translation: Translation, destination: Region, origin: str
+        self, offer: peer_pb2.Offer, translation: Translation, destination: CacheRegion, origin: str
     ) -> tuple[peer_pb2.Answer, DestinationEnd]:
         """Find it again."""
         source = _offered.get(offer.token)
@@ -78,13 +78,17 @@ class _Source(SourceEnd):
 
 class _Destination(DestinationEnd):
     def __init__(
-        self, transport: MockTransport, translation: Translation, source: Region, destination: Region
+        self,
+        transport: MockTransport,
+        translation: Translation,
+        source: CacheRegion,
+        destination: CacheRegion,
     ) -> None:
         self._transport = transport
         self._translation = translation
         self._source = source
         self._destination = destination
-        self._work = Work(transport.pool)
+        self._work = CopyWork(transport.pool)
 
     async def receive(self, chunk: Chunk) -> int:
         self._transport.receives += 1

@@ -19,7 +19,7 @@ from hawk_agent.errors import (
     by_name,
 )
 from hawk_agent.protocol import engine_pb2, framing
-from hawk_agent.transfer.outcome import from_wire
+from hawk_agent.transfer.outcome import outcome_from_wire
 
 GRACE_SECONDS = 5.0
 """How much longer than the agent's own time-out the client waits for its reply."""
@@ -72,7 +72,7 @@ class Connection:
             self._waiting[request.id] = answer
         try:
             with self._sending:
-                framing.send(self._socket, request.SerializeToString(), descriptors)
+                framing.send_frame(self._socket, request.SerializeToString(), descriptors)
             reply = answer.result(self._timeout if timeout is None else timeout + GRACE_SECONDS)
         except FutureTimeout as error:
             raise AgentTimeoutError(f"the agent at {self._path} gave no answer in time") from error
@@ -145,6 +145,6 @@ def refuse_stranger(user: int, owner: int, path: Path) -> None:
 
 def _error(failure: engine_pb2.Failure) -> HawkAgentError:
     if failure.kind == TransferFailedError.__name__:
-        outcome = from_wire(failure.outcome)
+        outcome = outcome_from_wire(failure.outcome)
         return TransferFailedError(outcome, failure.message.removeprefix(f"{outcome.label}: "))
     return by_name(failure.kind)(failure.message)

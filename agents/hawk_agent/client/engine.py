@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from hawk_agent.client.connection import Connection
 from hawk_agent.errors import BadRequestError, EventsRequiredError, TransferFailedError
 from hawk_agent.protocol import common_pb2, engine_pb2
-from hawk_agent.transfer.outcome import Outcome, from_wire
+from hawk_agent.transfer.outcome import TransferOutcome, outcome_from_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ _VERIFY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ChunkReport:
     """One chunk that arrived. Seconds from complete in the source to checked at the other end."""
 
     index: int
@@ -43,7 +43,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class TransferResult:
     """How a transfer ended, and how it went.
 
     Attributes:
@@ -53,7 +53,7 @@ class Result:
         grace_extensions: how often the receiver asked for more time before it acknowledged.
     """
 
-    outcome: Outcome
+    outcome: TransferOutcome
     message: str
     nbytes: int
     seconds: float
@@ -62,7 +62,7 @@ class Result:
     digest: bytes
     transport: str
     grace_extensions: int
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[ChunkReport, ...]
 
     @property
     def may_resend(self) -> bool:
@@ -85,7 +85,7 @@ class Layers:
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class LeaseHandle:
     """A reservation: `ticket` goes to the prefill side, unchanged; `id` is for `wait`, `acknowledge`,
     `release`."""
 
@@ -103,20 +103,20 @@ class Transfer:
         self._connection = connection
         self._number = number
 
-    def result(self, timeout: float = 60.0) -> Result:
+    def result(self, timeout: float = 60.0) -> TransferResult:
         """Wait for the end, in seconds. NotYetError when it hasn't come. The outcome is in the result, not
         raised."""
         body = engine_pb2.AwaitTransfer(transfer=self._number, timeout_ms=_ms(timeout))
         reply = self._connection.ask(engine_pb2.Request(await_transfer=body), timeout=timeout)
         return _result(reply.ended)
 
-    def abort(self, reason: str = "") -> Result:
+    def abort(self, reason: str = "") -> TransferResult:
         """End it. Returns when the source's blocks are free; it may have succeeded just before."""
         body = engine_pb2.AbortTransfer(transfer=self._number, reason=reason)
         return _result(self._connection.ask(engine_pb2.Request(abort_transfer=body)).ended)
 
 
-class Engine:
+class AgentClient:
     """A connection to the node's agent. Safe to use from several threads; close it, or use it as a context.
 
     Args:
@@ -215,7 +215,7 @@ class Engine:
         verify: str | None = None,
         grace: float | None = None,
         max_grace: float | None = None,
-    ) -> Lease:
+    ) -> LeaseHandle:
         """Grant a lease on a part of a region to whoever presents its ticket.
 
         Args:
@@ -242,9 +242,9 @@ class Engine:
             max_grace_ms=_ms(max_grace),
         )
         reserved = self._connection.ask(engine_pb2.Request(reserve=body)).reserved
-        return Lease(reserved.lease, reserved.ticket, reserved.on_failure)
+        return LeaseHandle(reserved.lease, reserved.ticket, reserved.on_failure)
 
-    def wait(self, lease: Lease, layer: int, timeout: float = 60.0) -> Layers:
+    def wait(self, lease: LeaseHandle, layer: int, timeout: float = 60.0) -> Layers:
         """Wait until layers 0..layer are present and checked. The last layer counts when all is complete.
 
         Raises:
@@ -255,12 +255,12 @@ class Engine:
         layers = self._connection.ask(engine_pb2.Request(wait_layers=body), timeout=timeout).layers
         return Layers(layers.present, layers.complete)
 
-    def acknowledge(self, lease: Lease) -> Result:
+    def acknowledge(self, lease: LeaseHandle) -> TransferResult:
         """Say that the first token was made: the prefill side may free the source. Again is fine."""
         body = engine_pb2.Acknowledge(lease=lease.id)
         return _result(self._connection.ask(engine_pb2.Request(acknowledge=body)).ended)
 
-    def release(self, lease: Lease) -> Result:
+    def release(self, lease: LeaseHandle) -> TransferResult:
         """Give a lease back. When it returns nothing writes to the blocks, and they may be used again."""
         body = engine_pb2.Release(lease=lease.id)
         return _result(self._connection.ask(engine_pb2.Request(release=body)).ended)
@@ -337,9 +337,9 @@ def _ms(seconds: float | None) -> int:
     return 0 if seconds is None else max(1, round(seconds * 1000))
 
 
-def _result(ended: engine_pb2.Ended) -> Result:
-    return Result(
-        outcome=from_wire(ended.outcome),
+def _result(ended: engine_pb2.Ended) -> TransferResult:
+    return TransferResult(
+        outcome=outcome_from_wire(ended.outcome),
         message=ended.message,
         nbytes=ended.bytes,
         seconds=ended.seconds,
@@ -349,7 +349,7 @@ def _result(ended: engine_pb2.Ended) -> Result:
         transport=ended.transport,
         grace_extensions=ended.grace_extensions,
         chunks=tuple(
-            Chunk(c.index, c.first_layer, c.layers, c.bytes, c.seconds, c.digest, c.verified)
+            ChunkReport(c.index, c.first_layer, c.layers, c.bytes, c.seconds, c.digest, c.verified)
             for c in ended.chunks
         ),
     )

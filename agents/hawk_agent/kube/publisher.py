@@ -26,7 +26,7 @@ from hawk_api.backoff import Backoff
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from hawk_agent.service.agent import Agent
+    from hawk_agent.service.agent import NodeAgent
     from hawk_agent.supervision import Duty
 
 RENEW_SECONDS: Final = 10.0
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 class Publisher:
     """Start it after the agent, close it before."""
 
-    def __init__(self, agent: Agent, system_namespace: str) -> None:
+    def __init__(self, agent: NodeAgent, system_namespace: str) -> None:
         self._agent = agent
         self._api = NodeApi(agent.settings.node, system_namespace)
         self._changed = asyncio.Event()
@@ -142,7 +142,7 @@ class Publisher:
     def _take(self, body: Mapping[str, Any]) -> None:
         own = self._agent.settings
         spec = body.get("spec") or {}
-        self._agent.pools.terms = pools.parse(spec)
+        self._agent.pools.terms = pools.parse_pools(spec)
         self._agent.links.wire((*own.peers, *wanted(spec)))
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from hawk_agent.service.links import State
+from hawk_agent.service.links import LinkState
 from hawk_api.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from hawk_agent.memory.region import Region
+    from hawk_agent.memory.region import CacheRegion
     from hawk_agent.protocol import peer_pb2
-    from hawk_agent.service.links import Facts
+    from hawk_agent.service.links import LinkFacts
     from hawk_agent.transfer.transport import RailFacts
 
 MAX_REGIONS: Final = 64
@@ -20,7 +20,7 @@ MAX_PROBLEMS: Final = 16
 MAX_RAILS: Final = 16
 MAX_PEERS: Final = 64
 MESSAGE: Final = 256
-UP: Final = frozenset({State.UP, State.VERIFIED})
+UP: Final = frozenset({LinkState.UP, LinkState.VERIFIED})
 
 Object = dict[str, Any]
 
@@ -28,15 +28,15 @@ Object = dict[str, Any]
 def status(
     identity: peer_pb2.Identity,
     address: str,
-    regions: Iterable[Region],
-    links: Sequence[Facts],
+    regions: Iterable[CacheRegion],
+    links: Sequence[LinkFacts],
     rails: Iterable[RailFacts] = (),
     *,
     busy: Mapping[str, bool] | None = None,
 ) -> Object:
     """The status without its conditions. Rates and times are metrics: nothing here changes by itself."""
     known = sorted(regions, key=lambda region: (region.pool, region.group, region.worker, region.name))
-    verified = sorted({link.node for link in links if link.state is State.VERIFIED})
+    verified = sorted({link.node for link in links if link.state is LinkState.VERIFIED})
     return {
         "epoch": identity.epoch,
         "version": identity.version,
@@ -48,7 +48,7 @@ def status(
         "links": {
             "up": sum(link.state in UP for link in links),
             "down": sum(link.state not in UP for link in links),
-            "verified": sum(link.state is State.VERIFIED for link in links),
+            "verified": sum(link.state is LinkState.VERIFIED for link in links),
             "problems": _problems(links),
         },
         "rails": [_rail(rail) for rail in rails][:MAX_RAILS],
@@ -56,7 +56,7 @@ def status(
     }
 
 
-def _region(region: Region, epoch: str, busy: Mapping[str, bool]) -> Object:
+def _region(region: CacheRegion, epoch: str, busy: Mapping[str, bool]) -> Object:
     asked = {"busy": busy[region.identity]} if region.identity in busy else {}
     return {
         "pool": region.pool,
@@ -84,7 +84,7 @@ def _rail(rail: RailFacts) -> Object:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def _problems(links: Iterable[Facts]) -> list[Object]:
+def _problems(links: Iterable[LinkFacts]) -> list[Object]:
     """The first problem of each peer, up to the bound."""
     found: dict[str, Object] = {}
     for link in links:
@@ -99,7 +99,7 @@ def _problems(links: Iterable[Facts]) -> list[Object]:
 
 
 def conditions(
-    links: Sequence[Facts], before: Iterable[Object], now: str, *, unused: Mapping[str, str] | None = None
+    links: Sequence[LinkFacts], before: Iterable[Object], now: str, *, unused: Mapping[str, str] | None = None
 ) -> list[Object]:
     """Ready and Wired. A condition whose status stays keeps its time.
 
@@ -126,8 +126,8 @@ def _short(message: str) -> str:
     return message if len(message) <= MESSAGE else message[: MESSAGE - 1] + "…"
 
 
-def _wired(links: Sequence[Facts]) -> tuple[str, Reason, str]:
-    verified = sum(link.state is State.VERIFIED for link in links)
+def _wired(links: Sequence[LinkFacts]) -> tuple[str, Reason, str]:
+    verified = sum(link.state is LinkState.VERIFIED for link in links)
     text = f"{verified} of {len(links)} links are verified"
     if not links:
         return "Unknown", Reason.NOT_OBSERVED, "no peers were given yet"

@@ -14,7 +14,7 @@ hashes, packs and unpacks; it knows nothing of devices, agents or networks.
 from hawk_agent.layouts.compatible import Mismatch, mismatches
 from hawk_agent.layouts.coverage import CoverageError
 from hawk_agent.layouts.errors import LayoutError
-from hawk_agent.layouts.heads import Exchange, exchanges, held
+from hawk_agent.layouts.heads import HeadExchange, exchanges, held
 from hawk_agent.layouts.layout import Layout
 from hawk_agent.layouts.nest import Nest, compile_nest
 from hawk_agent.layouts.presets import PRESETS, Preset
@@ -22,7 +22,7 @@ from hawk_agent.layouts.presets import PRESETS, Preset
 __all__ = [
     "PRESETS",
     "CoverageError",
-    "Exchange",
+    "HeadExchange",
     "Layout",
     "LayoutError",
     "Mismatch",

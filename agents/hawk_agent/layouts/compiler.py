@@ -14,7 +14,7 @@ from hawk_agent.layouts.compatible import groups
 from hawk_agent.layouts.layout import Layout
 from hawk_agent.layouts.loops import Loop, Program, coalesce
 from hawk_agent.layouts.notation import AXES
-from hawk_agent.layouts.refine import Piece, cuts, refine
+from hawk_agent.layouts.refine import AxisPiece, cuts, refine
 
 WORD = 8
 """Bytes of the digest's unit, where no cut is finer."""
@@ -51,7 +51,7 @@ class Radix:
         return 0, 0
 
 
-class Sides:
+class LayoutPair:
     """Both layouts and the logical order, ready to turn pieces into loops."""
 
     def __init__(self, source: Layout, destination: Layout) -> None:
@@ -75,7 +75,7 @@ class Sides:
         destination, destination_step = self.destination[axis].step(indices)
         return Loop(count, source, destination, indices * self.logical[axis], source_step, destination_step)
 
-    def box(self, pieces: tuple[Piece, ...]) -> Program:
+    def box(self, pieces: tuple[AxisPiece, ...]) -> Program:
         """One program from a piece of each axis, in the order of `AXES`; its run is one element."""
         source, destination = self.base
         order = source_entry = destination_entry = 0
@@ -94,7 +94,7 @@ class Sides:
         )
 
 
-def boxes(source: Layout, destination: Layout) -> list[tuple[Piece, ...]]:
+def boxes(source: Layout, destination: Layout) -> list[tuple[AxisPiece, ...]]:
     """The boxes of a translation: a piece of each axis, in the order of `AXES`."""
     if any(extent.count == 0 for extent in destination.extents):
         return []
@@ -113,7 +113,7 @@ def fills(destination: Layout) -> Iterator[Program]:
     ]
     if any(start == stop for start, stop, _ in windows) or all(stop == end for _, stop, end in windows):
         return
-    sides = Sides(destination, destination)
+    sides = LayoutPair(destination, destination)
     for k, (_, stop, padded) in enumerate(windows):
         if padded == stop:
             continue
@@ -130,8 +130,8 @@ def fills(destination: Layout) -> Iterator[Program]:
             yield coalesce(sides.box(box), logical=False)
 
 
-def _shift(piece: Piece, by: int) -> Piece:
-    return Piece(piece.first + by, piece.loops)
+def _shift(piece: AxisPiece, by: int) -> AxisPiece:
+    return AxisPiece(piece.first + by, piece.loops)
 
 
 def unit(source: Layout, destination: Layout) -> int:

@@ -72,7 +72,7 @@ def _best() -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class CopyPlan:
     """Programs made ready to run: as the kernel reads them, with what they move."""
 
     programs: tuple[Program, ...]
@@ -80,7 +80,7 @@ class Plan:
     nbytes: int
 
 
-def prepare(programs: Iterable[Program]) -> Plan:
+def prepare(programs: Iterable[Program]) -> CopyPlan:
     """Programs as the kernel reads them: seven words, then six for each loop."""
     kept, words = tuple(programs), array("q")
     for p in kept:
@@ -88,11 +88,11 @@ def prepare(programs: Iterable[Program]) -> Plan:
         words.extend((p.source_entry, p.destination_entry, p.run))
         for loop in p.loops:
             words.extend((loop.count, *loop.steps))
-    return Plan(kept, words, sum(p.nbytes for p in kept))
+    return CopyPlan(kept, words, sum(p.nbytes for p in kept))
 
 
 def copy(
-    plan: Plan,
+    plan: CopyPlan,
     source: Bytes,
     destination: Bytes,
     tables: tuple[Table, Table],
@@ -120,7 +120,7 @@ def copy(
 
 
 def move_span(
-    plan: Plan,
+    plan: CopyPlan,
     source: Bytes,
     destination: Bytes,
     tables: tuple[Table, Table],
@@ -141,7 +141,7 @@ def move_span(
     return True
 
 
-def fill(plan: Plan, destination: Bytes, table: Table, page: int) -> None:
+def fill(plan: CopyPlan, destination: Bytes, table: Table, page: int) -> None:
     """Run a plan that writes zeros."""
     if not plan.programs:
         return
@@ -153,7 +153,7 @@ def fill(plan: Plan, destination: Bytes, table: Table, page: int) -> None:
 
 
 def digest(
-    plan: Plan,
+    plan: CopyPlan,
     buffer: Bytes,
     table: Table,
     page: int,

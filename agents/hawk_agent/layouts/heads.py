@@ -11,7 +11,7 @@ from hawk_agent.layouts.errors import LayoutError
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class HeadExchange:
     """Heads that one source rank sends to one destination rank.
 
     The windows are [start, stop) in the ranks' own head axes: narrow both layouts by them.
@@ -40,7 +40,7 @@ def held(heads: int, ranks: int, rank: int) -> tuple[int, int]:
     return rank * each, (rank + 1) * each
 
 
-def exchanges(heads: int, source_ranks: int, destination_ranks: int) -> list[Exchange]:
+def exchanges(heads: int, source_ranks: int, destination_ranks: int) -> list[HeadExchange]:
     """Every exchange that fills all destination ranks, by destination rank and head.
 
     Raises:
@@ -59,7 +59,7 @@ def exchanges(heads: int, source_ranks: int, destination_ranks: int) -> list[Exc
             sender = group * copies + rank % copies
             first = held(heads, source_ranks, sender)[0]
             found.append(
-                Exchange(sender, rank, (at, end), (at - first, end - first), (at - start, end - start))
+                HeadExchange(sender, rank, (at, end), (at - first, end - first), (at - start, end - start))
             )
             at = end
     return found

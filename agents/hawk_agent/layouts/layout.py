@@ -39,7 +39,7 @@ class Digit:
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class AxisExtent:
     """One logical axis: its size, and the window [start, stop) of it that a transfer touches."""
 
     size: int
@@ -66,7 +66,7 @@ class Layout:
 
     notation: Notation
     digits: tuple[Digit, ...]
-    extents: tuple[Extent, ...]
+    extents: tuple[AxisExtent, ...]
     dtype: str
     offset: int
 
@@ -103,7 +103,7 @@ class Layout:
         totals, levels = _sizes(parsed, sizes)
         digits = _place(parsed, levels)
         layout = cls(
-            parsed, digits, tuple(Extent(totals[a], 0, totals[a]) for a in AXES), dtype, parsed.offset
+            parsed, digits, tuple(AxisExtent(totals[a], 0, totals[a]) for a in AXES), dtype, parsed.offset
         )
         if layout.elements * width > _MAX_BYTES:
             raise LayoutError(
@@ -150,7 +150,7 @@ class Layout:
     def _is_top(self, digit: Digit) -> bool:
         return not any(d.axis == digit.axis and d.level > digit.level for d in self.digits)
 
-    def extent(self, axis: str) -> Extent:
+    def extent(self, axis: str) -> AxisExtent:
         """Size and window of a logical axis."""
         return self.extents[AXES.index(axis)]
 
@@ -204,7 +204,7 @@ class Layout:
                 f"{axis}: the window {start}:{stop} leaves the {have.count} {MEANING[axis]} indices "
                 f"of {str(self.notation)!r}; choose one inside 0:{have.count}"
             )
-        window = Extent(have.size, have.start + start, have.start + stop)
+        window = AxisExtent(have.size, have.start + start, have.start + stop)
         extents = tuple(window if a == axis else e for a, e in zip(AXES, self.extents, strict=True))
         return replace(self, extents=extents)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hawk_agent.layouts import coverage
 from hawk_agent.layouts.compatible import require
-from hawk_agent.layouts.compiler import Sides, boxes, fills, unit
+from hawk_agent.layouts.compiler import LayoutPair, boxes, fills, unit
 from hawk_agent.layouts.loops import Program, coalesce
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def compile_nest(source: Layout, destination: Layout, *, padding: bool = True) -
         CoverageError: the compiler made a plan that isn't right (a defect): it is refused.
     """
     require(source, destination, padding=padding)
-    sides = Sides(source, destination)
+    sides = LayoutPair(source, destination)
     plan = [sides.box(box) for box in boxes(source, destination)]
     moves = tuple(coalesce(box, logical=False) for box in plan)
     units = tuple(coalesce(box, logical=True) for box in plan)

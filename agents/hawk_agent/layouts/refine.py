@@ -24,7 +24,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class AxisPiece:
     """Indices ``first + sum(i_k · step_k)`` for ``0 <= i_k < count_k``, relative to the window."""
 
     first: int
@@ -62,16 +62,16 @@ def _carries(sizes: list[int]) -> set[int]:
     return carries - {1}
 
 
-def refine(levels: list[Cut], source: int, destination: int, count: int) -> list[Piece]:
+def refine(levels: list[Cut], source: int, destination: int, count: int) -> list[AxisPiece]:
     """Cut a window of `count` indices that starts at `source` on one side and `destination` on the other."""
     return list(_refine(levels, source, destination, 0, count))
 
 
-def _refine(levels: list[Cut], source: int, destination: int, first: int, count: int) -> Iterator[Piece]:
+def _refine(levels: list[Cut], source: int, destination: int, first: int, count: int) -> Iterator[AxisPiece]:
     if count <= 0:
         return
     if not levels:
-        yield Piece(first, ((count, 1),))
+        yield AxisPiece(first, ((count, 1),))
         return
     *finer, level = levels
     period = level.every
@@ -79,7 +79,7 @@ def _refine(levels: list[Cut], source: int, destination: int, first: int, count:
     starts = ((source, level.source), (destination, level.destination))
     bounds = sorted({-start % period for start, carries in starts if carries})
 
-    def descend(start: int, length: int) -> Iterator[Piece]:
+    def descend(start: int, length: int) -> Iterator[AxisPiece]:
         return _refine(finer, source + start, destination + start, first + start, length)
 
     yield from descend(0, min(bounds[0], count))
@@ -87,7 +87,7 @@ def _refine(levels: list[Cut], source: int, destination: int, first: int, count:
     for start, stop in zip(bounds, [*bounds[1:], bounds[0] + period], strict=True):
         if whole:
             for piece in descend(start, stop - start):
-                yield Piece(piece.first, ((whole, period), *piece.loops))
+                yield AxisPiece(piece.first, ((whole, period), *piece.loops))
     for start, stop in zip(bounds, [*bounds[1:], bounds[0] + period], strict=True):
         left = rest - (start - bounds[0])
         yield from descend(start + whole * period, min(stop - start, left))

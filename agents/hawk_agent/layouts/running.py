@@ -39,30 +39,30 @@ class Running:
         self._sides = (nest.source, nest.destination)
 
     @cached_property
-    def _walk(self) -> engines.Plan:
+    def _walk(self) -> engines.CopyPlan:
         """The moves in the order in which they are run."""
         return engines.prepare(schedule(self._nest.moves, self._nest.pages))
 
     @cached_property
-    def _hashed_walk(self) -> engines.Plan:
+    def _hashed_walk(self) -> engines.CopyPlan:
         """The units in the order in which they are run when a digest is taken on the way."""
         pieces = [piece for program in self._nest.units for piece in shorten(program, STRETCH)]
         return engines.prepare(schedule(pieces, self._nest.pages, unit=self._nest.unit))
 
     @cached_property
-    def _stream(self) -> engines.Plan:
+    def _stream(self) -> engines.CopyPlan:
         return engines.prepare(self._nest.moves)
 
     @cached_property
-    def _source_stream(self) -> engines.Plan:
+    def _source_stream(self) -> engines.CopyPlan:
         return engines.prepare(self._nest.source_stream)
 
     @cached_property
-    def _whole(self) -> engines.Plan:
+    def _whole(self) -> engines.CopyPlan:
         return engines.prepare(self._hashed)
 
     @cached_property
-    def _striped(self) -> engines.Plan:
+    def _striped(self) -> engines.CopyPlan:
         return engines.prepare(piece for program in self._hashed for piece in engines.stripes(program))
 
     @cached_property
@@ -71,7 +71,7 @@ class Running:
         return tuple(by_words(program, self._nest.unit) for program in self._nest.units)
 
     @cached_property
-    def _padding(self) -> engines.Plan:
+    def _padding(self) -> engines.CopyPlan:
         return engines.prepare(self._nest.zeros)
 
     def run(

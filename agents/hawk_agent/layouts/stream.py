@@ -27,7 +27,7 @@ _NO_TABLE = np.zeros(0, np.int64)
 
 
 def pack(
-    nest: Nest, plan: engines.Plan, source: Bytes, table: Table, out: object, *, start: int, stop: int
+    nest: Nest, plan: engines.CopyPlan, source: Bytes, table: Table, out: object, *, start: int, stop: int
 ) -> None:
     """See `Nest.pack`."""
     _check(nest, start, stop)
@@ -39,7 +39,14 @@ def pack(
 
 
 def unpack(
-    nest: Nest, plan: engines.Plan, data: object, destination: Bytes, table: Table, *, start: int, stop: int
+    nest: Nest,
+    plan: engines.CopyPlan,
+    data: object,
+    destination: Bytes,
+    table: Table,
+    *,
+    start: int,
+    stop: int,
 ) -> None:
     """See `Nest.unpacker`; the plan is the nest's `stream` or its `source_stream`."""
     _check(nest, start, stop)

@@ -25,7 +25,7 @@ BLOCK_BYTES: Final = 512
 """The unit of st_blocks."""
 
 
-def check(descriptor: int, needed: int, label: str) -> int:
+def check_descriptor(descriptor: int, needed: int, label: str) -> int:
     """The descriptor's size in bytes. RegionError when it is no sealed memory or smaller than `needed`."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
@@ -42,7 +42,7 @@ def check(descriptor: int, needed: int, label: str) -> int:
 def require_pages(descriptor: int, needed: int, label: str) -> None:
     """RegionError unless the first `needed` bytes have their pages. Walks them: milliseconds a gigabyte."""
     # Of its own description: looking for holes would move the owner's file position.
-    own = read_only(descriptor)
+    own = reopen_read_only(descriptor)
     try:
         hole = os.lseek(own, 0, os.SEEK_HOLE)
         status = os.fstat(own)
@@ -84,18 +84,18 @@ def map_memory(descriptor: int, nbytes: int, *, writable: bool, label: str) -> m
         raise RegionError(f"{label}: {nbytes} bytes can't be mapped ({error})") from error
 
 
-def unmap(memory: mmap.mmap) -> None:
+def unmap_memory(memory: mmap.mmap) -> None:
     """Unmap. A view that somebody still holds (a traceback, say) unmaps it when it goes."""
     with contextlib.suppress(BufferError):
         memory.close()
 
 
-def read_only(descriptor: int) -> int:
+def reopen_read_only(descriptor: int) -> int:
     """A second description of the same memory that can't write: what a peer on this host may have."""
     return os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def is_event(descriptor: int) -> bool:
+def is_eventfd(descriptor: int) -> bool:
     """Whether a descriptor is an eventfd."""
     try:
         return str(Path(f"/proc/self/fd/{descriptor}").readlink()) == "anon_inode:[eventfd]"

@@ -29,7 +29,7 @@ class Key(NamedTuple):
 
 
 @dataclass(slots=True)
-class Region:
+class CacheRegion:
     """Registered memory. `users` are the leases and transfers under way; it is unmapped after the last of
     them."""
 
@@ -86,26 +86,26 @@ class Region:
             self.descriptor = -1
             while self.closing:
                 self.closing.pop()()
-            mapping.unmap(self.memory)
+            mapping.unmap_memory(self.memory)
 
 
 def _map(descriptor: int, nbytes: int, label: str) -> mmap.mmap:
     """What a layout needs of an engine's memory, checked and mapped. RegionError says what is wrong."""
-    mapping.check(descriptor, nbytes, label)
+    mapping.check_descriptor(descriptor, nbytes, label)
     mapping.require_pages(descriptor, nbytes, label)
     return mapping.map_memory(descriptor, nbytes, writable=True, label=label)
 
 
-class Regions:
+class CacheRegions:
     """The regions of an agent. A worker names its own; another worker may use the same names."""
 
     def __init__(self) -> None:
-        self._regions: dict[Key, Region] = {}
+        self._regions: dict[Key, CacheRegion] = {}
         self._made = 0
 
     async def register(
         self, descriptor: int, name: str, layout: Layout, *, pool: str, group: str, worker: str
-    ) -> Region:
+    ) -> CacheRegion:
         """Map and keep. RegionError when the memory doesn't fit the layout. The descriptor stays the
         caller's."""
         key = Key(pool, worker, name)
@@ -113,12 +113,12 @@ class Regions:
         memory = await asyncio.to_thread(_map, descriptor, layout.nbytes, f"region {name}")
         try:
             self._check(key)
-            readable = mapping.read_only(descriptor)
+            readable = mapping.reopen_read_only(descriptor)
         except BaseException:
             memory.close()
             raise
         self._made += 1
-        region = Region(
+        region = CacheRegion(
             name, pool, group, worker, layout, memory, readable, identity=f"{self._made}", blocks=Blocks()
         )
         self._regions[key] = region
@@ -135,12 +135,12 @@ class Regions:
         if len(self._regions) >= MAX_REGIONS:
             raise LimitReachedError(f"{MAX_REGIONS} regions are registered, the most an agent takes")
 
-    def drop(self, region: Region) -> None:
+    def drop(self, region: CacheRegion) -> None:
         """Forget it at once; the memory stays mapped as long as a lease or transfer uses it."""
         self._regions.pop(region.key, None)
         region.retire()
 
-    def __iter__(self) -> Iterator[Region]:
+    def __iter__(self) -> Iterator[CacheRegion]:
         return iter(tuple(self._regions.values()))
 
     def __len__(self) -> int:

@@ -6,7 +6,7 @@ makes a device do, `Costs` what that takes, and `choose` compares. Nothing here 
 """
 
 from hawk_agent.plans.costs import Costs, calibrate
-from hawk_agent.plans.counts import Limits, Transfers, gather_writes, scatter_reads
+from hawk_agent.plans.counts import RequestLimits, Transfers, gather_writes, scatter_reads
 from hawk_agent.plans.keeping import Keeping, keeping
 from hawk_agent.plans.keying import key_plans
 from hawk_agent.plans.keys import KeyPlan
@@ -16,7 +16,7 @@ __all__ = [
     "Costs",
     "Keeping",
     "KeyPlan",
-    "Limits",
+    "RequestLimits",
     "Strategy",
     "Transfers",
     "calibrate",

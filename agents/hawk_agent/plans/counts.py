@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RequestLimits:
     """Bounds of a device, as its driver reports them.
 
     Attributes:
@@ -52,17 +52,17 @@ class Transfers:
     nbytes: int
 
 
-def gather_writes(nest: Nest, limits: Limits) -> Transfers:
+def gather_writes(nest: Nest, limits: RequestLimits) -> Transfers:
     """Writes that gather at the source, one for each run of the destination."""
     return _count(nest, limits, side=1)
 
 
-def scatter_reads(nest: Nest, limits: Limits) -> Transfers:
+def scatter_reads(nest: Nest, limits: RequestLimits) -> Transfers:
     """Reads that scatter at the destination, one for each run of the source."""
     return _count(nest, limits, side=0)
 
 
-def _count(nest: Nest, limits: Limits, side: int) -> Transfers:
+def _count(nest: Nest, limits: RequestLimits, side: int) -> Transfers:
     requests = pieces = 0
     for program in nest.moves:
         stretch = contiguous(program, side)

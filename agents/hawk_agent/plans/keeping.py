@@ -15,8 +15,8 @@ from hawk_agent.plans.keys import DESTINATION, SOURCE
 
 if TYPE_CHECKING:
     from hawk_agent.layouts import Layout, Nest
-    from hawk_agent.plans.counts import Limits
-    from hawk_agent.plans.keys import KeyPlan, Part
+    from hawk_agent.plans.counts import RequestLimits
+    from hawk_agent.plans.keys import KeyPart, KeyPlan
 
 _OCTOWORD = 16
 
@@ -44,7 +44,7 @@ class Keeping:
         return self.source + self.destination
 
 
-def keeping(nest: Nest, plan: KeyPlan, limits: Limits) -> Keeping:
+def keeping(nest: Nest, plan: KeyPlan, limits: RequestLimits) -> Keeping:
     """What to hold so that a plan's keys are made once and not for each transfer."""
     kept, moving, nbytes = [0, 0], 0, 0
     for part in plan.parts:
@@ -64,7 +64,7 @@ def keeping(nest: Nest, plan: KeyPlan, limits: Limits) -> Keeping:
     return Keeping(kept[SOURCE], kept[DESTINATION], moving, nbytes, refused)
 
 
-def _everywhere(part: Part, side: int, layout: Layout) -> int:
+def _everywhere(part: KeyPart, side: int, layout: Layout) -> int:
     """Keys of one side of a part over the whole region: every page of a pool, or every slot of the batch."""
     table, count, paged = layout.table, 1, False
     for loop in part.program.loops:

@@ -11,22 +11,22 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from hawk_agent.layouts.compiler import Sides, boxes
+from hawk_agent.layouts.compiler import LayoutPair, boxes
 from hawk_agent.layouts.loops import Loop, Program, advance, coalesce
 from hawk_agent.layouts.notation import AXES
-from hawk_agent.plans.keys import DESTINATION, SOURCE, Key, KeyPlan, Part, Piece
+from hawk_agent.plans.keys import DESTINATION, SOURCE, KeyPart, KeyPiece, KeyPlan, StridedKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hawk_agent.layouts import Nest
-    from hawk_agent.plans.counts import Limits
+    from hawk_agent.plans.counts import RequestLimits
 
 _OUTER = "lcbh"
 """Axes that a key doesn't span."""
 
 
-def key_plans(nest: Nest, limits: Limits) -> list[KeyPlan]:
+def key_plans(nest: Nest, limits: RequestLimits) -> list[KeyPlan]:
     """The ways of moving a nest through keys.
 
     ``strided`` is always there; ``interleaved`` and ``list`` where they make other messages.
@@ -44,7 +44,7 @@ def key_plans(nest: Nest, limits: Limits) -> list[KeyPlan]:
     return plans
 
 
-def _plan(name: str, parts: list[Part], limits: Limits) -> KeyPlan:
+def _plan(name: str, parts: list[KeyPart], limits: RequestLimits) -> KeyPlan:
     keys = [key for part in parts for key in part.keys if key is not None]
     refused = next(filter(None, (key.refusal(limits) for key in keys)), "")
     return KeyPlan(name, tuple(parts), limits.max_message_bytes, refused)
@@ -52,7 +52,7 @@ def _plan(name: str, parts: list[Part], limits: Limits) -> KeyPlan:
 
 def _heads(nest: Nest) -> Iterator[tuple[Program, tuple[Loop, ...]]]:
     """For each box of the nest one head's program, and the loops over layers, keys and values, and heads."""
-    sides = Sides(nest.source, nest.destination)
+    sides = LayoutPair(nest.source, nest.destination)
     for box in boxes(nest.source, nest.destination):
         inner = tuple(
             replace(piece, loops=()) if axis in _OUTER else piece
@@ -68,7 +68,7 @@ def _heads(nest: Nest) -> Iterator[tuple[Program, tuple[Loop, ...]]]:
         yield coalesce(sides.box(inner), logical=False), tuple(outer)
 
 
-def _strided(program: Program, outer: tuple[Loop, ...], limits: Limits) -> Part:
+def _strided(program: Program, outer: tuple[Loop, ...], limits: RequestLimits) -> KeyPart:
     """A key of one piece over the loops that keep one stride, from the innermost outwards.
 
     A loop joins while both sides keep a stride and a device can hold both keys.
@@ -83,7 +83,7 @@ def _strided(program: Program, outer: tuple[Loop, ...], limits: Limits) -> Part:
     return _part(program, outer, chain, (keys[SOURCE], keys[DESTINATION]))
 
 
-def _holds(chain: list[Loop], run: int, limits: Limits) -> bool:
+def _holds(chain: list[Loop], run: int, limits: RequestLimits) -> bool:
     for side in (SOURCE, DESTINATION):
         key, regular = _stride(chain, run, side)
         if not regular or (key and key.refusal(limits)):
@@ -91,7 +91,7 @@ def _holds(chain: list[Loop], run: int, limits: Limits) -> bool:
     return True
 
 
-def _stride(chain: list[Loop], run: int, side: int) -> tuple[Key | None, bool]:
+def _stride(chain: list[Loop], run: int, side: int) -> tuple[StridedKey | None, bool]:
     """The key of one side of a chain of loops, innermost first, and whether they keep one stride there.
 
     None if the side is contiguous.
@@ -106,10 +106,10 @@ def _stride(chain: list[Loop], run: int, side: int) -> tuple[Key | None, bool]:
         if loop.steps[side] != stride * count:
             return None, False
         count *= loop.count
-    return Key((Piece(0, 0, stretch, stride - stretch),), count), True
+    return StridedKey((KeyPiece(0, 0, stretch, stride - stretch),), count), True
 
 
-def _interleaved(program: Program, outer: tuple[Loop, ...]) -> Part | None:
+def _interleaved(program: Program, outer: tuple[Loop, ...]) -> KeyPart | None:
     """A source key of a piece for each row of a block: the rows in turn, each going on where it stopped."""
     if len(program.loops) < 2:
         return None
@@ -120,11 +120,11 @@ def _interleaved(program: Program, outer: tuple[Loop, ...]) -> Part | None:
     landing, regular = _stride([rows, columns], program.run, DESTINATION)
     if not regular:
         return None
-    pieces = tuple(Piece(row * rows.source, 0, program.run, step) for row in range(rows.count))
-    return _part(program, outer, [rows, columns], (Key(pieces, columns.count), landing))
+    pieces = tuple(KeyPiece(row * rows.source, 0, program.run, step) for row in range(rows.count))
+    return _part(program, outer, [rows, columns], (StridedKey(pieces, columns.count), landing))
 
 
-def _listed(program: Program, outer: tuple[Loop, ...], limits: Limits) -> list[Part]:
+def _listed(program: Program, outer: tuple[Loop, ...], limits: RequestLimits) -> list[KeyPart]:
     """Lists of as many pieces as a key takes: whole inner loops, and as much of the next as fits."""
     rest, inner = list(program.loops), list[Loop]()
     while rest and prod(loop.count for loop in inner) * rest[-1].count <= limits.key_entries:
@@ -142,14 +142,14 @@ def _listed(program: Program, outer: tuple[Loop, ...], limits: Limits) -> list[P
     return parts
 
 
-def _list(program: Program, outer: tuple[Loop, ...], rest: list[Loop], inner: list[Loop]) -> Part:
+def _list(program: Program, outer: tuple[Loop, ...], rest: list[Loop], inner: list[Loop]) -> KeyPart:
     keys = (_pieces(inner, program.run, SOURCE), _pieces(inner, program.run, DESTINATION))
     return _part(replace(program, loops=(*rest, *inner)), outer, inner, keys)
 
 
-def _pieces(inner: list[Loop], run: int, side: int) -> Key | None:
+def _pieces(inner: list[Loop], run: int, side: int) -> StridedKey | None:
     """The list of one side over a few loops, outermost first; None if it is contiguous."""
-    found: list[Piece] = []
+    found: list[KeyPiece] = []
     for steps in product(*(range(loop.count) for loop in inner)):
         pairs = list(zip(steps, inner, strict=True))
         offset = sum(step * loop.steps[side] for step, loop in pairs)
@@ -158,17 +158,20 @@ def _pieces(inner: list[Loop], run: int, side: int) -> Key | None:
         if last and last.entry == entry and last.offset + last.nbytes == offset:
             found[-1] = replace(last, nbytes=last.nbytes + run)
         else:
-            found.append(Piece(offset, entry, run))
-    return Key(tuple(found), listed=True) if len(found) > 1 else None
+            found.append(KeyPiece(offset, entry, run))
+    return StridedKey(tuple(found), listed=True) if len(found) > 1 else None
 
 
 def _part(
-    program: Program, outer: tuple[Loop, ...], inside: list[Loop], keys: tuple[Key | None, Key | None]
-) -> Part:
+    program: Program,
+    outer: tuple[Loop, ...],
+    inside: list[Loop],
+    keys: tuple[StridedKey | None, StridedKey | None],
+) -> KeyPart:
     """Messages over the loops that aren't inside a key."""
     loops = (*outer, *(loop for loop in program.loops if loop not in inside))
     pieces = prod(loop.count for loop in inside)
-    return Part(replace(program, loops=loops, run=program.run * pieces), keys, pieces)
+    return KeyPart(replace(program, loops=loops, run=program.run * pieces), keys, pieces)
 
 
 def _steps(loop: Loop) -> bool:

@@ -6,7 +6,7 @@ takes each of its pieces once, wherever they stand. Through a key at the source,
 both, a column of tiles or a page of them is one message.
 
 What is counted here is what `walk` yields, key by key, in memory that doesn't grow with the sequence. Which
-bytes a key may hold in hardware: `Key.refusal`. How a nest becomes keys: `keying`.
+bytes a key may hold in hardware: `StridedKey.refusal`. How a nest becomes keys: `keying`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hawk_agent.layouts.loops import Loop, Program
-    from hawk_agent.plans.counts import Limits
+    from hawk_agent.plans.counts import RequestLimits
 
 SOURCE, DESTINATION = 0, 1
 _MOST_BYTES = (1 << 32) - 1
@@ -28,7 +28,7 @@ _MOST_BYTES = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class KeyPiece:
     """A contiguous piece of a key: bytes and block-table entries from the key's start, length, and gap."""
 
     offset: int
@@ -38,7 +38,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class StridedKey:
     """The shape of a key; its start is another for each message.
 
     Attributes:
@@ -47,7 +47,7 @@ class Key:
         listed: whether it is a list, which takes each piece once and has no such step.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[KeyPiece, ...]
     repeat: int = 1
     listed: bool = False
 
@@ -76,7 +76,7 @@ class Key:
         """Units of 16 bytes that its translation takes on the card: entries and a header, in fours."""
         return -(-(self.entries + (not self.listed)) // 4) * 4
 
-    def refusal(self, limits: Limits) -> str:
+    def refusal(self, limits: RequestLimits) -> str:
         """Why a card can't hold it, or an empty text.
 
         The provider checks none of the widths: it writes the low 16 bits and moves other bytes.
@@ -98,7 +98,7 @@ def _wide(what: str, nbytes: int, most: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class KeyPart:
     """Messages of one shape.
 
     Attributes:
@@ -109,7 +109,7 @@ class Part:
     """
 
     program: Program
-    keys: tuple[Key | None, Key | None]
+    keys: tuple[StridedKey | None, StridedKey | None]
     pieces: int
 
 
@@ -125,7 +125,7 @@ class KeyPlan:
     """
 
     name: str
-    parts: tuple[Part, ...]
+    parts: tuple[KeyPart, ...]
     max_message_bytes: int
     refused: str
 
@@ -159,17 +159,17 @@ class KeyPlan:
         return sum(part.program.runs * part.pieces for part in self.parts)
 
     @property
-    def largest(self) -> Part:
+    def largest(self) -> KeyPart:
         """The part that moves most."""
         return max(self.parts, key=lambda part: part.program.nbytes)
 
     @property
-    def source(self) -> Key | None:
+    def source(self) -> StridedKey | None:
         """The source key of the largest part."""
         return self.largest.keys[SOURCE]
 
     @property
-    def destination(self) -> Key | None:
+    def destination(self) -> StridedKey | None:
         """The destination key of the largest part."""
         return self.largest.keys[DESTINATION]
 
@@ -178,7 +178,7 @@ class KeyPlan:
         """Bytes of a write of the largest part."""
         return min(self.largest.program.run, self.max_message_bytes)
 
-    def walk(self) -> Iterator[tuple[Part, Program]]:
+    def walk(self) -> Iterator[tuple[KeyPart, Program]]:
         """Each stream in order: its part, and a program without loops that says where it begins."""
         for part in self.parts:
             for place in _places(replace(part.program, loops=()), part.program.loops):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hawk_agent.layouts.errors import LayoutError
-from hawk_agent.plans.counts import Limits, Transfers, contiguous, gather_writes, scatter_reads
+from hawk_agent.plans.counts import RequestLimits, Transfers, contiguous, gather_writes, scatter_reads
 from hawk_agent.plans.keeping import Keeping, keeping
 from hawk_agent.plans.keying import key_plans
 
@@ -48,9 +48,9 @@ class Strategy:
     refused: str = ""
 
 
-def strategies(nest: Nest, costs: Costs, limits: Limits | None = None) -> list[Strategy]:
+def strategies(nest: Nest, costs: Costs, limits: RequestLimits | None = None) -> list[Strategy]:
     """Every strategy for a nest, those between machines by what the cards do; impossible ones say why."""
-    bounds = limits or Limits()
+    bounds = limits or RequestLimits()
     nbytes = nest.payload_nbytes
     translate = nbytes / costs.translate_bytes_per_s
     link = nbytes / costs.link_bytes_per_s
@@ -120,7 +120,7 @@ def _keyed(plan: KeyPlan, kept: Keeping, costs: Costs, link: float) -> Strategy:
 
 
 def _bounced(
-    name: str, nest: Nest, side: int, request: float, limits: Limits, *, translate: float, link: float
+    name: str, nest: Nest, side: int, request: float, limits: RequestLimits, *, translate: float, link: float
 ) -> Strategy:
     """Tile on one side through a registered ring, and move whole stretches: the two overlap."""
     requests = 0

@@ -19,7 +19,7 @@ _LENGTH = struct.Struct(">I")
 _CHUNK = 256 << 10
 
 
-def encode(payload: bytes) -> bytes:
+def encode_frame(payload: bytes) -> bytes:
     """A frame."""
     if len(payload) > MAX_FRAME:
         raise FrameError(f"a message of {len(payload)} bytes is above the limit of {MAX_FRAME}")
@@ -81,11 +81,11 @@ class Descriptors:
 
     def close(self) -> None:
         """Close what nobody claimed."""
-        close_all(self._waiting)
+        close_descriptors(self._waiting)
         self._waiting.clear()
 
 
-def close_all(descriptors: list[int] | deque[int]) -> None:
+def close_descriptors(descriptors: list[int] | deque[int]) -> None:
     """Close each; one that is closed already doesn't keep the others open."""
     for descriptor in descriptors:
         try:
@@ -104,7 +104,7 @@ class DescriptorsCutError(FrameError):
         self.data = data
 
 
-def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
+def receive_frame(sock: socket.socket) -> tuple[bytes, list[int]]:
     """One read: bytes (none at the end of the stream) and descriptors. DescriptorsCutError if some were cut
     off."""
     room = socket.CMSG_SPACE(253 * 4)
@@ -116,14 +116,14 @@ def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
             numbers.frombytes(content[: len(content) - len(content) % numbers.itemsize])
             descriptors += numbers
     if flags & socket.MSG_CTRUNC:
-        close_all(descriptors)
+        close_descriptors(descriptors)
         raise DescriptorsCutError(data)
     return data, descriptors
 
 
-def send(sock: socket.socket, payload: bytes, descriptors: list[int] | None = None) -> None:
+def send_frame(sock: socket.socket, payload: bytes, descriptors: list[int] | None = None) -> None:
     """Write a whole frame to a blocking socket; the descriptors go with its first byte."""
-    frame = memoryview(encode(payload))
+    frame = memoryview(encode_frame(payload))
     sent = 0
     if descriptors:
         if len(descriptors) > MAX_DESCRIPTORS:

@@ -16,14 +16,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from hawk_agent.memory.region import Regions
-from hawk_agent.metrics import Metrics
+from hawk_agent.memory.region import CacheRegions
+from hawk_agent.metrics import AgentMetrics
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.service.canary import Canaries
 from hawk_agent.service.data_paths import DataPaths
 from hawk_agent.service.engine_memory import EngineMemory
 from hawk_agent.service.engines import EngineServer
-from hawk_agent.service.links import Links
+from hawk_agent.service.links import PeerLinks
 from hawk_agent.service.listening import open_peers
 from hawk_agent.service.peers import PeerService
 from hawk_agent.service.pools import PoolTable, Usage
@@ -34,9 +34,9 @@ from hawk_agent.service.settings import PROTOCOL, AgentSettings, host_id
 from hawk_agent.streaming.receiver import Receiver
 from hawk_agent.streaming.table import LeaseTable
 from hawk_agent.supervision import TaskSupervisor
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.outcome import TransferOutcome
 from hawk_agent.transfer.transport import TransportContext
-from hawk_agent.transports.calibration import machine
+from hawk_agent.transports.calibration import machine_costs
 from hawk_agent.transports.registry import TransportRegistry
 from hawk_api import addresses
 
@@ -52,7 +52,7 @@ UNHEALTHY_SECONDS = 15.0
 STOP_SECONDS = 5.0
 
 
-class Agent:
+class NodeAgent:
     """One node's agent. `start` opens its sockets, `stop` ends every transfer and closes them.
 
     Args:
@@ -71,8 +71,8 @@ class Agent:
         self.settings = settings
         self._registry = registry
         self._reviewer = reviewer
-        self.metrics = Metrics()
-        self.regions = Regions()
+        self.metrics = AgentMetrics()
+        self.regions = CacheRegions()
         self.table = LeaseTable()
         self.supervisor = TaskSupervisor(self.metrics.restarted)
         self.identity = peer_pb2.Identity(
@@ -107,7 +107,7 @@ class Agent:
     async def _start(self) -> None:
         for pool in self._pools:
             self._stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-        await asyncio.to_thread(machine)  # once, and not while the first transfer waits
+        await asyncio.to_thread(machine_costs)  # once, and not while the first transfer waits
         paths = await self._open_paths()
         self.identity.transports.extend(self.transports)
         hashing, clock, settings = self._pools[2], self.table.clock, self.settings
@@ -137,7 +137,7 @@ class Agent:
             outbound=outbound,
             supervisor=self.supervisor,
         )
-        self.links = Links(
+        self.links = PeerLinks(
             self.identity,
             settings.tls,
             self.metrics,
@@ -218,7 +218,7 @@ class Agent:
         """End every transfer and lease, tell the peers, close."""
         results = self.sends.leave_all("the agent stops")
         leases = [
-            self.receiver.end(held, Outcome.ABORTED_BY_RECEIVER, "the agent stops")
+            self.receiver.end(held, TransferOutcome.ABORTED_BY_RECEIVER, "the agent stops")
             for held in self.table.live()
         ]
         with contextlib.suppress(TimeoutError):

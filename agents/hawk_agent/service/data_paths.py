@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hawk_agent.memory.region import Region
+    from hawk_agent.memory.region import CacheRegion
     from hawk_agent.protocol import peer_pb2
     from hawk_agent.transfer.transport import Transport
 
@@ -31,7 +31,7 @@ class DataPaths:
             found.sort(key=lambda name: not self.transports[name].same_host_only)
         return found
 
-    async def adopt(self, region: Region) -> None:
+    async def adopt(self, region: CacheRegion) -> None:
         """An engine handed this memory over. An error of any path refuses it."""
         for transport in self.transports.values():
             await transport.adopt(region)

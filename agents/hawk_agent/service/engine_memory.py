@@ -11,7 +11,7 @@ from hawk_agent.transfer import translation as translations
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hawk_agent.memory.region import Region, Regions
+    from hawk_agent.memory.region import CacheRegion, CacheRegions
     from hawk_agent.protocol import engine_pb2
     from hawk_agent.service.data_paths import DataPaths
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class EngineMemory:
     """Registers and unregisters regions. `changed` is called after each change."""
 
-    def __init__(self, regions: Regions, paths: DataPaths) -> None:
+    def __init__(self, regions: CacheRegions, paths: DataPaths) -> None:
         self._regions = regions
         self._paths = paths
         self._event = asyncio.Event()
@@ -27,9 +27,9 @@ class EngineMemory:
         self.closed = False
         """True when the agent stops: nobody waits for a change any more."""
 
-    async def register(self, descriptor: int, request: engine_pb2.Register) -> Region:
+    async def register(self, descriptor: int, request: engine_pb2.Register) -> CacheRegion:
         """Map an engine's memory. An error of any data path refuses it."""
-        layout = translations.from_wire(request.layout)
+        layout = translations.layout_from_wire(request.layout)
         region = await self._regions.register(
             descriptor, request.region, layout, pool=request.pool, group=request.group, worker=request.worker
         )
@@ -41,7 +41,7 @@ class EngineMemory:
         self._tell()
         return region
 
-    def unregister(self, region: Region) -> None:
+    def unregister(self, region: CacheRegion) -> None:
         """Forget a region; leases and transfers that use it end by themselves."""
         self._regions.drop(region)
         self._tell()
@@ -53,7 +53,7 @@ class EngineMemory:
                 pool=r.pool,
                 group=r.group,
                 worker=r.worker,
-                layout=translations.to_wire(r.layout),
+                layout=translations.layout_to_wire(r.layout),
                 identity=r.identity,
             )
             for r in self._regions

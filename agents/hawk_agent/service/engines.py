@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hawk_agent.metrics import Metrics
+    from hawk_agent.metrics import AgentMetrics
     from hawk_agent.service.requests import Requests
     from hawk_agent.supervision import Duty, TaskSupervisor
 
@@ -52,7 +52,7 @@ class EngineServer:
         path: Path,
         mode: int,
         *,
-        metrics: Metrics,
+        metrics: AgentMetrics,
         requests: MakeRequests,
         supervisor: TaskSupervisor,
     ) -> None:
@@ -109,14 +109,14 @@ class _Message:
     """Its descriptors didn't come: this process has no room for them."""
 
     def close(self) -> None:
-        framing.close_all(self.descriptors)
+        framing.close_descriptors(self.descriptors)
         self.descriptors.clear()
 
 
 class EngineConnection:
     """One engine."""
 
-    def __init__(self, client: socket.socket, metrics: Metrics, requests: MakeRequests) -> None:
+    def __init__(self, client: socket.socket, metrics: AgentMetrics, requests: MakeRequests) -> None:
         self._metrics = metrics
         self._client = client
         self._decoder = framing.Decoder()
@@ -157,7 +157,7 @@ class EngineConnection:
     def _readable(self) -> None:
         """Take what has come. Runs in the loop; never blocks."""
         try:
-            data, descriptors = framing.receive(self._client)
+            data, descriptors = framing.receive_frame(self._client)
         except BlockingIOError:
             return
         except framing.DescriptorsCutError as error:
@@ -273,7 +273,7 @@ class EngineConnection:
         with contextlib.suppress(OSError):
             while True:
                 reply = await self._replies.get()
-                await loop.sock_sendall(self._client, framing.encode(reply.SerializeToString()))
+                await loop.sock_sendall(self._client, framing.encode_frame(reply.SerializeToString()))
                 self._replies.task_done()
 
     async def _flush(self, writing: asyncio.Task[None]) -> None:

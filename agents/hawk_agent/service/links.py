@@ -26,8 +26,8 @@ from hawk_agent.errors import (
 )
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.service import handshake, wire
-from hawk_agent.service.handshake import Problem
-from hawk_agent.service.line import Line
+from hawk_agent.service.handshake import LinkProblem
+from hawk_agent.service.peer_channel import PeerChannel
 from hawk_agent.supervision import first_ended
 from hawk_api.backoff import Backoff
 from hawk_api.reasons import Reason
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from hawk_agent.identity import Files
-    from hawk_agent.metrics import Metrics
+    from hawk_agent.metrics import AgentMetrics
     from hawk_agent.protocol import peer_pb2_grpc
     from hawk_agent.service.data_paths import DataPaths
     from hawk_agent.service.engine_memory import EngineMemory
@@ -53,7 +53,7 @@ RESTS = Backoff(0.1, 5.0)
 REFUSED_RESTS = Backoff(5.0, 5.0)
 
 
-class State(Enum):
+class LinkState(Enum):
     """What a link is."""
 
     DOWN = "down"
@@ -63,27 +63,27 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class LinkFacts:
     """What the rest of the agent may know of a link at one moment."""
 
     node: str
     address: str
     epoch: str
-    state: State
+    state: LinkState
     transport: str
-    problem: Problem | None
+    problem: LinkProblem | None
 
 
-class Link:
+class PeerLink:
     """One peer. `run` keeps it until it is cancelled."""
 
-    def __init__(self, peer: PeerAddress, room: Links) -> None:
+    def __init__(self, peer: PeerAddress, room: PeerLinks) -> None:
         self.peer = peer
         self._room = room
-        self.state = State.DOWN
-        self.problem: Problem | None = Problem(Reason.PEER_UNREACHABLE, "no answer yet")
+        self.state = LinkState.DOWN
+        self.problem: LinkProblem | None = LinkProblem(Reason.PEER_UNREACHABLE, "no answer yet")
         self.identity: peer_pb2.Identity | None = None
-        self.line: Line | None = None
+        self.channel: PeerChannel | None = None
         self.transport = ""
         self._failures = 0
         self._regions: list[peer_pb2.Region] = []
@@ -98,12 +98,12 @@ class Link:
     @property
     def epoch(self) -> str:
         """The peer's incarnation, empty while it is down."""
-        return self.identity.epoch if self.identity and self.state is not State.DOWN else ""
+        return self.identity.epoch if self.identity and self.state is not LinkState.DOWN else ""
 
-    def facts(self) -> Facts:
+    def facts(self) -> LinkFacts:
         """A snapshot."""
         node = self.node or self.peer.address
-        return Facts(node, self.peer.address, self.epoch, self.state, self.transport, self.problem)
+        return LinkFacts(node, self.peer.address, self.epoch, self.state, self.transport, self.problem)
 
     def stub(self) -> peer_pb2_grpc.PeerAsyncStub | None:
         """The peer's stub over any link that is up, for one that was un-wired or lost; None without."""
@@ -126,20 +126,20 @@ class Link:
                 log.warning("link to %s: %s", self.peer.address, error)
                 await asyncio.sleep(REFUSED_RESTS.rest(1))
             except (HawkAgentError, OSError) as error:
-                self._lost(Problem(Reason.PEER_UNREACHABLE, str(error)))
+                self._lost(LinkProblem(Reason.PEER_UNREACHABLE, str(error)))
                 self._failures += 1
                 await asyncio.sleep(RESTS.rest(self._failures))
 
     async def _live(self) -> None:
-        channel = wire.channel(self.peer.address, self._room.tls, self.peer.node)
-        self.line = line = Line(channel, self._room.supervisor)
+        opened = wire.open_channel(self.peer.address, self._room.tls, self.peer.node)
+        self.channel = channel = PeerChannel(opened, self._room.supervisor)
         try:
-            await self._greet(line.stub)
-            await first_ended(self._attend(line.stub), self._prove_when_needed(), self._look_at_regions())
+            await self._greet(channel.stub)
+            await first_ended(self._attend(channel.stub), self._prove_when_needed(), self._look_at_regions())
             raise LinkDownError(f"a task of the link to {self.node} was cancelled")
         finally:
-            self.line = None
-            line.retire()
+            self.channel = None
+            channel.retire()
 
     async def _greet(self, stub: peer_pb2_grpc.PeerAsyncStub) -> None:
         mine = self._room.identity
@@ -151,16 +151,16 @@ class Link:
         problem = handshake.check_identity(mine, reply.identity, self.peer.node, None)
         if problem is None and reply.refusal:
             known = {reason.value: reason for reason in Reason}
-            problem = Problem(known.get(reply.refusal, Reason.PEER_REFUSED), reply.message)
+            problem = LinkProblem(known.get(reply.refusal, Reason.PEER_REFUSED), reply.message)
         if problem is not None:
-            self._lost(problem, State.REFUSED)
+            self._lost(problem, LinkState.REFUSED)
             raise HandshakeRefusedError(problem.message)
         if self.identity is not None and self.identity.epoch != reply.identity.epoch:
             log.info("%s restarted: epoch %s is now %s", self.node, self.identity.epoch, reply.identity.epoch)
             self._room.paths.forget(self.identity)
         self.identity = reply.identity
         self._regions = list(reply.regions)
-        self._become(State.UP, self._mismatch())
+        self._become(LinkState.UP, self._mismatch())
 
     async def _attend(self, stub: peer_pb2_grpc.PeerAsyncStub) -> None:
         """Follow the peer's presence until it ends, which is always a loss."""
@@ -198,7 +198,9 @@ class Link:
             if await self._prove():
                 self._failures = 0
                 await self._suspect.wait()
-                self._become(State.UP, Problem(Reason.CANARY_FAILED, "a transfer failed; proving again"))
+                self._become(
+                    LinkState.UP, LinkProblem(Reason.CANARY_FAILED, "a transfer failed; proving again")
+                )
             await asyncio.sleep(RESTS.rest(self._failures + 1))
 
     async def _prove(self) -> bool:
@@ -215,12 +217,14 @@ class Link:
                     log.warning("link to %s uses %s, for %s", self.node, transport, "; ".join(failures))
                 self.transport = transport
                 self._room.metrics.proof_seconds.observe(report.seconds)
-                self._become(State.VERIFIED, self._mismatch())
+                self._become(LinkState.VERIFIED, self._mismatch())
                 return True
             failures.append(f"{transport}: {report.outcome.label}, {report.message}")
         self._failures += 1
         self._room.metrics.link_failures.labels(Reason.CANARY_FAILED.value).inc()
-        self._become(State.UP, Problem(Reason.CANARY_FAILED, "; ".join(failures) or "no data path in common"))
+        self._become(
+            LinkState.UP, LinkProblem(Reason.CANARY_FAILED, "; ".join(failures) or "no data path in common")
+        )
         return False
 
     def _shared_paths(self) -> list[str]:
@@ -231,20 +235,20 @@ class Link:
             await self._regions_changed.wait()
             self._regions_changed.clear()
             self._become(
-                self.state, self._mismatch() or (None if self.state is State.VERIFIED else self.problem)
+                self.state, self._mismatch() or (None if self.state is LinkState.VERIFIED else self.problem)
             )
 
-    def _mismatch(self) -> Problem | None:
+    def _mismatch(self) -> LinkProblem | None:
         return handshake.check_regions(self._room.memory.facts(), self._regions)
 
-    def _lost(self, problem: Problem, state: State = State.DOWN) -> None:
+    def _lost(self, problem: LinkProblem, state: LinkState = LinkState.DOWN) -> None:
         if self.state is not state or self.problem is None or self.problem.reason is not problem.reason:
             self._room.metrics.link_failures.labels(problem.reason.value).inc()
         if self.identity is not None:
             self._room.paths.forget(self.identity)
         self._become(state, problem)
 
-    def _become(self, state: State, problem: Problem | None) -> None:
+    def _become(self, state: LinkState, problem: LinkProblem | None) -> None:
         if (state, problem) != (self.state, self.problem):
             log.info(
                 "link to %s is %s%s",
@@ -271,18 +275,18 @@ def _said(error: Exception) -> str:
     return str(error)
 
 
-class Links:
+class PeerLinks:
     """All links of an agent. `wire` makes the set be what is asked for; what stays the same is left alone."""
 
     def __init__(
         self,
         identity: peer_pb2.Identity,
         tls: Files | None,
-        metrics: Metrics,
+        metrics: AgentMetrics,
         *,
         memory: EngineMemory,
         paths: DataPaths,
-        prove: Callable[[Link, str], Awaitable[Report]],
+        prove: Callable[[PeerLink, str], Awaitable[Report]],
         changed: Callable[[], None],
         supervisor: TaskSupervisor,
     ) -> None:
@@ -294,7 +298,7 @@ class Links:
         self.paths = paths
         self.prove = prove
         self._on_change = changed
-        self._links: dict[str, tuple[Link, Duty]] = {}
+        self._links: dict[str, tuple[PeerLink, Duty]] = {}
 
     def wire(self, peers: Iterable[PeerAddress]) -> None:
         """Keep links to exactly these peers."""
@@ -303,14 +307,14 @@ class Links:
             self._links.pop(address)[1].cancel()
         for address, peer in wanted.items():
             if address not in self._links:
-                link = Link(peer, self)
+                link = PeerLink(peer, self)
                 self._links[address] = (link, self.supervisor.keep(f"link to {address}", link.run))
         self.changed()
 
     def changed(self) -> None:
         """Count again, and tell who publishes."""
         states = [link.state for link, _ in self._links.values()]
-        for state in State:
+        for state in LinkState:
             self.metrics.links.labels(state.value).set(states.count(state))
         self._on_change()
 
@@ -319,11 +323,11 @@ class Links:
         for link, _ in self._links.values():
             link.regions_changed()
 
-    def facts(self) -> list[Facts]:
+    def facts(self) -> list[LinkFacts]:
         """Snapshots, by node."""
         return sorted((link.facts() for link, _ in self._links.values()), key=lambda f: (f.node, f.address))
 
-    def to(self, node: str, epoch: str) -> Link:
+    def to(self, node: str, epoch: str) -> PeerLink:
         """The link to a node's incarnation, ready for a transfer. PeerError says why there is none."""
         found = [link for link, _ in self._links.values() if link.node == node]
         if not found:
@@ -333,7 +337,7 @@ class Links:
             )
             raise NotWiredError(f"node {node} isn't wired to this agent; wired: {known}")
         for link in found:
-            if link.state in {State.UP, State.VERIFIED} and link.line is not None:
+            if link.state in {LinkState.UP, LinkState.VERIFIED} and link.channel is not None:
                 if link.epoch != epoch:
                     raise StaleEpochError(
                         f"the ticket is for epoch {epoch} of {node}, which is {link.epoch} now; reserve again"
@@ -345,14 +349,18 @@ class Links:
     def stub(self, node: str) -> peer_pb2_grpc.PeerAsyncStub | None:
         """A node's stub over a link that is up; None while there is none."""
         for link, _ in self._links.values():
-            if link.node == node and link.state in {State.UP, State.VERIFIED} and link.line is not None:
-                return link.line.stub
+            if (
+                link.node == node
+                and link.state in {LinkState.UP, LinkState.VERIFIED}
+                and link.channel is not None
+            ):
+                return link.channel.stub
         return None
 
     @staticmethod
-    def _unusable(link: Link) -> PeerError:
+    def _unusable(link: PeerLink) -> PeerError:
         why = link.problem.message if link.problem else "not proved yet"
-        kind = HandshakeRefusedError if link.state is State.REFUSED else LinkDownError
+        kind = HandshakeRefusedError if link.state is LinkState.REFUSED else LinkDownError
         return kind(f"the link to {link.node} is {link.state.value}: {why}")
 
     def close(self) -> None:

@@ -12,9 +12,9 @@ import grpc
 from hawk_agent.errors import HawkAgentError, TransferFailedError, UnknownLeaseError
 from hawk_agent.protocol import engine_pb2, peer_pb2, peer_pb2_grpc
 from hawk_agent.service import handshake
-from hawk_agent.streaming.incoming import pump as carry
-from hawk_agent.streaming.lease import State
-from hawk_agent.transfer.outcome import Outcome, from_wire, outcome_of
+from hawk_agent.streaming.incoming import pump_messages
+from hawk_agent.streaming.lease import LeaseState
+from hawk_agent.transfer.outcome import TransferOutcome, outcome_from_wire, outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -99,7 +99,7 @@ class PeerService(peer_pb2_grpc.PeerServicer):
             async with asyncio.timeout(FIRST_WORD_SECONDS):
                 first = await anext(request_iterator)
         except (TimeoutError, StopAsyncIteration):
-            yield _ended(Outcome.TIMED_OUT, "the sender said nothing")
+            yield _ended(TransferOutcome.TIMED_OUT, "the sender said nothing")
             return
         try:
             await self._admit(first.begin.identity, context)
@@ -111,7 +111,7 @@ class PeerService(peer_pb2_grpc.PeerServicer):
             yield _ended(outcome_of(error), str(error))
             return
         try:
-            pump = asyncio.create_task(carry(incoming, request_iterator))
+            pump = asyncio.create_task(pump_messages(incoming, request_iterator))
             while (message := await incoming.outbox.get()) is not None:
                 yield message
         finally:
@@ -130,10 +130,10 @@ class PeerService(peer_pb2_grpc.PeerServicer):
             return peer_pb2.InquireReply(epoch=epoch, outcome=outcome.wire)
         lease = held.lease
         if held.generation != request.generation or request.epoch != epoch:
-            return peer_pb2.InquireReply(epoch=epoch, outcome=Outcome.STALE_EPOCH.wire)
+            return peer_pb2.InquireReply(epoch=epoch, outcome=TransferOutcome.STALE_EPOCH.wire)
         if lease.outcome is not None:
             return peer_pb2.InquireReply(epoch=epoch, outcome=lease.outcome.wire, message=lease.message)
-        return peer_pb2.InquireReply(epoch=epoch, alive=lease.state is State.COMPLETE)
+        return peer_pb2.InquireReply(epoch=epoch, alive=lease.state is LeaseState.COMPLETE)
 
     async def Canary(  # noqa: N802
         self, request: peer_pb2.CanaryRequest, context: Context
@@ -158,14 +158,14 @@ class PeerService(peer_pb2_grpc.PeerServicer):
             held = self._receiver.find(ticket.epoch, ticket.lease, ticket.generation, ticket.token)
         except HawkAgentError:
             return peer_pb2.DeclineReply(ended=False)
-        outcome = from_wire(request.outcome) if request.outcome else Outcome.ABORTED_BY_SENDER
+        outcome = outcome_from_wire(request.outcome) if request.outcome else TransferOutcome.ABORTED_BY_SENDER
         await self._receiver.give_up(held, outcome, request.reason or "the prefill side declined")
         final = held.lease.outcome
         if final is None:
             return peer_pb2.DeclineReply(ended=False)
         return peer_pb2.DeclineReply(ended=True, outcome=final.wire, message=held.lease.message)
 
-    def _check(self, identity: peer_pb2.Identity, context: Context) -> handshake.Problem | None:
+    def _check(self, identity: peer_pb2.Identity, context: Context) -> handshake.LinkProblem | None:
         return handshake.check_identity(self._identity, identity, "", _certified(context))
 
     async def _admit(self, identity: peer_pb2.Identity, context: Context) -> None:
@@ -188,5 +188,5 @@ def _certified(context: Context) -> list[str] | None:
     return nodes
 
 
-def _ended(outcome: Outcome, message: str) -> peer_pb2.FromReceiver:
+def _ended(outcome: TransferOutcome, message: str) -> peer_pb2.FromReceiver:
     return peer_pb2.FromReceiver(ended=peer_pb2.Ended(outcome=outcome.wire, message=message))

@@ -17,15 +17,15 @@ from hawk_agent.errors import (
 from hawk_agent.protocol import engine_pb2
 from hawk_agent.service.engine_identity import check_node, check_register
 from hawk_agent.service.settings import PROTOCOL
-from hawk_agent.streaming.lease import State
+from hawk_agent.streaming.lease import LeaseState
 from hawk_agent.streaming.report import ReportStore
 from hawk_agent.transfer import translation as translations
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.outcome import TransferOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hawk_agent.memory.region import Region
+    from hawk_agent.memory.region import CacheRegion
     from hawk_agent.protocol import peer_pb2
     from hawk_agent.service.engine_identity import EnginePod, Reviewer
     from hawk_agent.service.engine_memory import EngineMemory
@@ -61,7 +61,7 @@ class Requests:
         self._reservations = reservations
         self._receiver = receiver
         self._sends = sends
-        self._regions: dict[str, Region] = {}
+        self._regions: dict[str, CacheRegion] = {}
         self._transfers: dict[int, Outgoing] = {}
         """Those under way."""
         self._reports = ReportStore()
@@ -99,9 +99,9 @@ class Requests:
     async def close(self) -> None:
         """The engine is gone: end its leases and transfers safely, then let its regions go."""
         for transfer in tuple(self._transfers.values()):
-            transfer.leave(Outcome.ENGINE_LOST, "the prefill engine closed its connection", wait=True)
+            transfer.leave(TransferOutcome.ENGINE_LOST, "the prefill engine closed its connection", wait=True)
         ends = [
-            self._receiver.end(held, Outcome.ENGINE_LOST, "the decode engine closed its connection")
+            self._receiver.end(held, TransferOutcome.ENGINE_LOST, "the decode engine closed its connection")
             for held in self._reservations.owned_by(self._owner)
         ]
         await asyncio.gather(*ends, return_exceptions=True)
@@ -140,13 +140,13 @@ class Requests:
             registered=engine_pb2.Registered(bytes=region.nbytes, fingerprint=region.layout.fingerprint)
         )
 
-    def _registered(self, request: engine_pb2.Register, descriptor: int) -> Region | None:
+    def _registered(self, request: engine_pb2.Register, descriptor: int) -> CacheRegion | None:
         """The region that an earlier request of the same words and memory made, whose answer got lost."""
         region = self._regions.get(request.region)
         if region is None:
             return None
         same = (region.pool, region.group, region.worker) == (request.pool, request.group, request.worker)
-        layout = translations.from_wire(request.layout)
+        layout = translations.layout_from_wire(request.layout)
         if same and region.layout == layout and region.is_memory(descriptor):
             return region
         raise RegionError(
@@ -189,7 +189,7 @@ class Requests:
         asked = request.abort_transfer
         transfer = self._transfers.get(asked.transfer)
         if transfer is not None:
-            transfer.abort(Outcome.ABORTED_BY_SENDER, asked.reason or "the prefill engine gave up")
+            transfer.abort(TransferOutcome.ABORTED_BY_SENDER, asked.reason or "the prefill engine gave up")
         return await self._ended(asked.transfer, 0, "the end of the transfer")
 
     async def _ended(self, number: int, milliseconds: int, what: str) -> engine_pb2.Reply:
@@ -235,10 +235,12 @@ class Requests:
 
     async def _release(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
         held = self._held(request.release.lease)
-        await self._receiver.end(held, Outcome.ABORTED_BY_RECEIVER, "the decode engine gave the lease back")
+        await self._receiver.end(
+            held, TransferOutcome.ABORTED_BY_RECEIVER, "the decode engine gave the lease back"
+        )
         return engine_pb2.Reply(ended=self._reservations.report(held))
 
-    def _own(self, name: str) -> Region:
+    def _own(self, name: str) -> CacheRegion:
         """A region of this engine's, or RegionError."""
         try:
             return self._regions[name]
@@ -251,7 +253,7 @@ class Requests:
 
 
 def _complete(held: LeaseRecord) -> bool:
-    return held.lease.state in {State.COMPLETE, State.ACKNOWLEDGED}
+    return held.lease.state in {LeaseState.COMPLETE, LeaseState.ACKNOWLEDGED}
 
 
 async def _within(work: Awaitable[T], milliseconds: int, what: str) -> T:

@@ -9,11 +9,11 @@ from hawk_agent.protocol import common_pb2, engine_pb2
 from hawk_agent.transfer import translation as translations
 
 if TYPE_CHECKING:
-    from hawk_agent.memory.region import Region
+    from hawk_agent.memory.region import CacheRegion
     from hawk_agent.protocol import peer_pb2
     from hawk_agent.service.pools import PoolTable
-    from hawk_agent.streaming.lease import Terms
-    from hawk_agent.streaming.table import Held, LeaseRecord, LeaseTable
+    from hawk_agent.streaming.lease import LeaseTerms
+    from hawk_agent.streaming.table import HeldLease, LeaseRecord, LeaseTable
 
 
 class Reservations:
@@ -24,7 +24,7 @@ class Reservations:
         table: LeaseTable,
         pools: PoolTable,
         identity: peer_pb2.Identity,
-        defaults: Terms,
+        defaults: LeaseTerms,
     ) -> None:
         self._table = table
         self._pools = pools
@@ -33,13 +33,13 @@ class Reservations:
         self.address = ""
         """host:port that peers are told; set when they are served."""
 
-    def reserve(self, request: engine_pb2.Reserve, region: Region, owner: object) -> Held:
+    def reserve(self, request: engine_pb2.Reserve, region: CacheRegion, owner: object) -> HeldLease:
         """Grant a lease on a part of a region."""
         extent = request.extent
         selection = (
             translations.Selection(region.layout)
             if extent.empty
-            else translations.select(region.layout, extent.windows, extent.blocks)
+            else translations.select_extent(region.layout, extent.windows, extent.blocks)
         )
         asked = self._pools.get(region.pool)
         terms = asked.over(self._defaults, request.grace_ms / 1000, request.max_grace_ms / 1000)
@@ -53,7 +53,7 @@ class Reservations:
             empty=extent.empty,
         )
 
-    def ticket(self, held: Held) -> engine_pb2.Ticket:
+    def ticket(self, held: HeldLease) -> engine_pb2.Ticket:
         """What the prefill side needs to fill a lease."""
         terms = held.lease.terms
         return engine_pb2.Ticket(
@@ -64,7 +64,7 @@ class Reservations:
             slot=held.slot,
             generation=held.generation,
             token=held.token,
-            layout=translations.to_wire(held.selection.layout),
+            layout=translations.layout_to_wire(held.selection.layout),
             blocks=held.selection.blocks,
             empty=held.empty,
             verify=held.verify,
@@ -74,7 +74,7 @@ class Reservations:
             pool=held.region.pool,
         )
 
-    def on_failure(self, held: Held) -> str:
+    def on_failure(self, held: HeldLease) -> str:
         """What the pool wants of a request whose transfer failed; empty where it doesn't say."""
         return self._pools.get(held.region.pool).on_failure
 
@@ -85,7 +85,7 @@ class Reservations:
             raise UnknownLeaseError(f"lease {lease} belongs to another engine")
         return held
 
-    def owned_by(self, owner: object) -> list[Held]:
+    def owned_by(self, owner: object) -> list[HeldLease]:
         """The live leases of an owner."""
         return self._table.owned_by(owner)
 

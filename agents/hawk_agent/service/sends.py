@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 import grpc
 
 from hawk_agent.errors import BadRequestError, EventsRequiredError, LimitReachedError, LinkDownError
-from hawk_agent.memory.mapping import is_event
+from hawk_agent.memory.mapping import is_eventfd
 from hawk_agent.protocol import engine_pb2, peer_pb2
-from hawk_agent.streaming.job import Job
+from hawk_agent.streaming.job import SendJob
 from hawk_agent.streaming.sender import Outgoing
 from hawk_agent.transfer import translation as translations
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.outcome import TransferOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import ThreadPoolExecutor
 
-    from hawk_agent.memory.region import Region
-    from hawk_agent.metrics import Metrics
+    from hawk_agent.memory.region import CacheRegion
+    from hawk_agent.metrics import AgentMetrics
     from hawk_agent.service.data_paths import DataPaths
-    from hawk_agent.service.links import Link, Links
+    from hawk_agent.service.links import PeerLink, PeerLinks
     from hawk_agent.streaming.report import Report
     from hawk_agent.supervision import TaskSupervisor
 
@@ -53,22 +53,22 @@ class Outbound:
         self._clock = clock
         self._supervisor = supervisor
 
-    def start(self, job: Job, link: Link, transport: str) -> Outgoing:
+    def start(self, job: SendJob, link: PeerLink, transport: str) -> Outgoing:
         """Start a transfer over a link."""
-        line = link.line
-        if line is None:
+        channel = link.channel
+        if channel is None:
             raise LinkDownError(f"the link to {link.node} is down")
         outgoing = Outgoing(
             job,
-            lambda: link.stub() or line.stub,
+            lambda: link.stub() or channel.stub,
             self._paths.transports[transport],
             identity=self._identity,
             hashing=self._hashing,
             slots=self._slots,
             clock=self._clock,
         )
-        line.retain()
-        outgoing.result.add_done_callback(lambda _: line.release())
+        channel.retain()
+        outgoing.result.add_done_callback(lambda _: channel.release())
         self._supervisor.finish(f"transfer to {outgoing.peer}", outgoing.run)
         return outgoing
 
@@ -79,9 +79,9 @@ class Sends:
     def __init__(
         self,
         outbound: Outbound,
-        links: Links,
+        links: PeerLinks,
         *,
-        metrics: Metrics,
+        metrics: AgentMetrics,
         supervisor: TaskSupervisor,
         layer_timeout: float,
     ) -> None:
@@ -93,14 +93,16 @@ class Sends:
         self._layer_timeout = layer_timeout
         self.running: set[Outgoing] = set()
 
-    def push(self, request: engine_pb2.Push, events: Sequence[int], own: Callable[[str], Region]) -> Outgoing:
+    def push(
+        self, request: engine_pb2.Push, events: Sequence[int], own: Callable[[str], CacheRegion]
+    ) -> Outgoing:
         """Start to fill a lease. Takes the event descriptors over. On an error the receiver is told at once.
 
         `own` gives the caller's region of a name, and raises where there is none.
         """
         ticket = engine_pb2.Ticket()
-        link: Link | None = None
-        job: Job | None = None
+        link: PeerLink | None = None
+        job: SendJob | None = None
         try:
             ticket = parse_ticket(request.ticket)
             link = self._links.to(ticket.node, ticket.epoch)
@@ -118,8 +120,8 @@ class Sends:
         return outgoing
 
     def _job(
-        self, request: engine_pb2.Push, ticket: engine_pb2.Ticket, events: Sequence[int], region: Region
-    ) -> Job:
+        self, request: engine_pb2.Push, ticket: engine_pb2.Ticket, events: Sequence[int], region: CacheRegion
+    ) -> SendJob:
         if len(self.running) >= MAX_SENDING:
             raise LimitReachedError(f"{MAX_SENDING} transfers are under way, the most at once")
         if not request.all_complete and not events and not ticket.empty:
@@ -132,17 +134,19 @@ class Sends:
                 "layer events make no sense with all_complete or an empty ticket; leave one out"
             )
         for event in events:
-            if not is_event(event):
+            if not is_eventfd(event):
                 raise EventsRequiredError(
                     "a layer event must be an eventfd that the engine signals when the layer is in memory"
                 )
         translation = None
         if not ticket.empty:
-            source = translations.select(region.layout, request.extent.windows, request.extent.blocks)
-            destination = translations.Selection(translations.from_wire(ticket.layout), tuple(ticket.blocks))
+            source = translations.select_extent(region.layout, request.extent.windows, request.extent.blocks)
+            destination = translations.Selection(
+                translations.layout_from_wire(ticket.layout), tuple(ticket.blocks)
+            )
             translation = translations.Translation(source, destination)
         timeout = request.layer_timeout_ms / 1000 or self._layer_timeout
-        return Job(
+        return SendJob(
             ticket,
             region,
             translation,
@@ -152,13 +156,17 @@ class Sends:
             layer_timeout=min(timeout, self._layer_timeout),
         )
 
-    def _ended(self, outgoing: Outgoing, link: Link, result: asyncio.Future[Report]) -> None:
+    def _ended(self, outgoing: Outgoing, link: PeerLink, result: asyncio.Future[Report]) -> None:
         self.running.discard(outgoing)
         if result.cancelled():
             return
         report = result.result()
         self._count(report)
-        if report.outcome in {Outcome.TRANSPORT_FAILED, Outcome.DIGEST_MISMATCH, Outcome.TIMED_OUT}:
+        if report.outcome in {
+            TransferOutcome.TRANSPORT_FAILED,
+            TransferOutcome.DIGEST_MISMATCH,
+            TransferOutcome.TIMED_OUT,
+        }:
             link.suspect()
 
     def _count(self, report: Report) -> None:
@@ -174,7 +182,7 @@ class Sends:
         parsed = parse_ticket(ticket)
         await self._decline(self._links.to(parsed.node, parsed.epoch), parsed, reason)
 
-    async def _decline(self, link: Link, ticket: engine_pb2.Ticket, reason: str) -> None:
+    async def _decline(self, link: PeerLink, ticket: engine_pb2.Ticket, reason: str) -> None:
         request = peer_pb2.DeclineRequest(
             epoch=ticket.epoch,
             lease=ticket.lease,
@@ -182,15 +190,15 @@ class Sends:
             token=ticket.token,
             reason=reason,
         )
-        if link.line is not None:
+        if link.channel is not None:
             with contextlib.suppress(grpc.aio.AioRpcError):
-                await link.line.stub.Decline(request, timeout=1.0)
+                await link.channel.stub.Decline(request, timeout=1.0)
 
     def leave_all(self, message: str) -> list[asyncio.Future[Report]]:
         """Let every source go; the reports to wait for."""
         results = [outgoing.result for outgoing in self.running]
         for outgoing in self.running:
-            outgoing.leave(Outcome.ABORTED_BY_SENDER, message, wait=False)
+            outgoing.leave(TransferOutcome.ABORTED_BY_SENDER, message, wait=False)
         return results
 
 

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, PlainValidator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from hawk_agent.errors import BadRequestError
-from hawk_agent.streaming.lease import Terms
+from hawk_agent.streaming.lease import LeaseTerms
 from hawk_api import addresses
 from hawk_api.settings import Names, NamesOption, ProcessSettings, TimeSpan, TimeSpanOption
 
@@ -132,9 +132,9 @@ class AgentSettings(ProcessSettings):
     """Least level that is logged."""
 
     @cached_property
-    def terms(self) -> Terms:
+    def terms(self) -> LeaseTerms:
         """How long a lease may stay where it is, unless a reservation asks for other graces."""
-        return Terms(float(self.grant), float(self.stall), float(self.grace), float(self.max_grace))
+        return LeaseTerms(float(self.grant), float(self.stall), float(self.grace), float(self.max_grace))
 
     @cached_property
     def peers(self) -> tuple[PeerAddress, ...]:

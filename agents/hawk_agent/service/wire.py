@@ -76,7 +76,7 @@ def _configuration(files: Files) -> grpc.ServerCertificateConfiguration:
     )
 
 
-def channel(address: str, tls: Files | None, node: str) -> grpc.aio.Channel:
+def open_channel(address: str, tls: Files | None, node: str) -> grpc.aio.Channel:
     """A channel to a peer. With TLS the peer's certificate must name its node, wherever its address is."""
     if tls is None:
         return grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS)

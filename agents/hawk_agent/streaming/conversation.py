@@ -15,7 +15,7 @@ import grpc
 from hawk_agent.errors import HawkAgentError
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.supervision import being_cancelled
-from hawk_agent.transfer.outcome import Outcome, from_wire
+from hawk_agent.transfer.outcome import TransferOutcome, outcome_from_wire
 
 if TYPE_CHECKING:
     Call = grpc.aio.StreamStreamCall[peer_pb2.FromSender, peer_pb2.FromReceiver]
@@ -28,7 +28,7 @@ BEAT_SECONDS = 1.0
 class EndingError(HawkAgentError):
     """The transfer ends without success, by this side's decision."""
 
-    def __init__(self, outcome: Outcome, message: str) -> None:
+    def __init__(self, outcome: TransferOutcome, message: str) -> None:
         super().__init__(message)
         self.outcome = outcome
 
@@ -36,7 +36,7 @@ class EndingError(HawkAgentError):
 class LastWordError(HawkAgentError):
     """The receiver's last word."""
 
-    def __init__(self, outcome: Outcome, message: str) -> None:
+    def __init__(self, outcome: TransferOutcome, message: str) -> None:
         super().__init__(message)
         self.outcome = outcome
 
@@ -52,7 +52,7 @@ class GoneError(EndingError):
 class LeavingError(HawkAgentError):
     """This side goes. What isn't complete ends with `outcome`; what is goes on without the source."""
 
-    def __init__(self, outcome: Outcome, message: str, *, wait: bool) -> None:
+    def __init__(self, outcome: TransferOutcome, message: str, *, wait: bool) -> None:
         super().__init__(message)
         self.outcome = outcome
         self.wait = wait
@@ -110,7 +110,9 @@ class Conversation:
             if being_cancelled():
                 raise
         except TimeoutError:
-            self.put(SilenceError(Outcome.PEER_LOST, f"the receiver took no word for {ANSWER_SECONDS:g} s"))
+            self.put(
+                SilenceError(TransferOutcome.PEER_LOST, f"the receiver took no word for {ANSWER_SECONDS:g} s")
+            )
 
     async def next(self, timeout: float) -> peer_pb2.FromReceiver:  # noqa: ASYNC109 -- mapped to an outcome here
         """The receiver's next word. Raises LastWordError at its last, EndingError or LeavingError at one
@@ -118,14 +120,16 @@ class Conversation:
         try:
             message = await asyncio.wait_for(self._inbox.get(), timeout)
         except TimeoutError:
-            raise SilenceError(Outcome.PEER_LOST, f"the receiver said nothing for {timeout:.1f} s") from None
+            raise SilenceError(
+                TransferOutcome.PEER_LOST, f"the receiver said nothing for {timeout:.1f} s"
+            ) from None
         if message is None:
             self._inbox.put_nowait(None)
-            raise GoneError(Outcome.PEER_LOST, "the receiver's agent closed the stream or died")
+            raise GoneError(TransferOutcome.PEER_LOST, "the receiver's agent closed the stream or died")
         if isinstance(message, EndingError | LeavingError):
             raise message
         if message.WhichOneof("body") == "ended":
-            raise LastWordError(from_wire(message.ended.outcome), message.ended.message)
+            raise LastWordError(outcome_from_wire(message.ended.outcome), message.ended.message)
         return message
 
     async def after_abort(self) -> peer_pb2.Complete:

@@ -20,15 +20,15 @@ from hawk_agent.streaming import lease as leases
 from hawk_agent.streaming.verification import digest_bytes, mismatch, sample_of
 from hawk_agent.transfer import chunks as chunking
 from hawk_agent.transfer import translation as translations
-from hawk_agent.transfer.outcome import Outcome, from_wire, outcome_of
-from hawk_agent.transfer.work import Work
+from hawk_agent.transfer.outcome import TransferOutcome, outcome_from_wire, outcome_of
+from hawk_agent.transfer.work import CopyWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from concurrent.futures import ThreadPoolExecutor
 
-    from hawk_agent.metrics import Metrics
-    from hawk_agent.streaming.table import Held, LeaseTable
+    from hawk_agent.metrics import AgentMetrics
+    from hawk_agent.streaming.table import HeldLease, LeaseTable
     from hawk_agent.supervision import Duty, TaskSupervisor
     from hawk_agent.transfer.translation import Translation
     from hawk_agent.transfer.transport import DestinationEnd, Forecast, Transport
@@ -43,18 +43,18 @@ class Incoming:
 
     def __init__(
         self,
-        held: Held,
+        held: HeldLease,
         begin: peer_pb2.Begin,
         table: LeaseTable,
         *,
         hashing: ThreadPoolExecutor,
-        metrics: Metrics,
+        metrics: AgentMetrics,
         supervisor: TaskSupervisor,
-        forget: Callable[[Held], None],
+        forget: Callable[[HeldLease], None],
     ) -> None:
         self._table = table
         self._held = held
-        self._hashing = Work(hashing)
+        self._hashing = CopyWork(hashing)
         self._metrics = metrics
         self._supervisor = supervisor
         self._forget = forget
@@ -80,15 +80,15 @@ class Incoming:
             self._plan(begin)
 
     def _plan(self, begin: peer_pb2.Begin) -> None:
-        layout = translations.from_wire(begin.layout)
+        layout = translations.layout_from_wire(begin.layout)
         source = translations.Selection(layout, tuple(begin.blocks))
         self._translation = translations.Translation(source, self._held.selection)
         if begin.layers != self._translation.layers:
             raise LayoutMismatchError(
                 f"layers: the sender plans {begin.layers}, the lease holds {self._translation.layers}"
             )
-        self._chunks = chunking.plan(begin.layers, begin.chunk_layers)
-        self._held.progress = chunking.Progress(self._chunks)
+        self._chunks = chunking.plan_chunks(begin.layers, begin.chunk_layers)
+        self._held.progress = chunking.ChunkProgress(self._chunks)
 
     def start(self, transport: Transport, offer: peer_pb2.Offer) -> None:
         """Open the data path and say so. A failure concludes the transfer."""
@@ -126,28 +126,29 @@ class Incoming:
         elif kind == "seal":
             self._on_seal(message.seal)
         elif kind == "abort":
-            self._on_abort(from_wire(message.abort.outcome), message.abort.message)
+            self._on_abort(outcome_from_wire(message.abort.outcome), message.abort.message)
         elif kind != "beat":
-            self.conclude(Outcome.REFUSED, f"a word that has no place here: {kind}")
+            self.conclude(TransferOutcome.REFUSED, f"a word that has no place here: {kind}")
 
-    def _on_abort(self, outcome: Outcome, message: str) -> None:
+    def _on_abort(self, outcome: TransferOutcome, message: str) -> None:
         """The sender gives up. What is complete stays complete, unless it says that the request is over."""
-        if self._held.lease.state is not leases.State.COMPLETE or outcome.revokes:
-            self.conclude(Outcome.INTERNAL if outcome.ok else outcome, message)
+        if self._held.lease.state is not leases.LeaseState.COMPLETE or outcome.revokes:
+            self.conclude(TransferOutcome.INTERNAL if outcome.ok else outcome, message)
 
     def peer_gone(self) -> None:
         """The stream is over. What is complete stays complete: the sender asks about it by itself."""
         if self._over:
             return
-        if self._held.lease.state is leases.State.COMPLETE:
+        if self._held.lease.state is leases.LeaseState.COMPLETE:
             self._close_stream()
         else:
-            self.conclude(Outcome.PEER_LOST, "the sender's agent closed the stream or died")
+            self.conclude(TransferOutcome.PEER_LOST, "the sender's agent closed the stream or died")
 
     def _on_ready(self, index: int) -> None:
         if index != self._next or index >= len(self._chunks):
             self.conclude(
-                Outcome.REFUSED, f"chunk {index} announced, chunk {self._next} of {len(self._chunks)} is due"
+                TransferOutcome.REFUSED,
+                f"chunk {index} announced, chunk {self._next} of {len(self._chunks)} is due",
             )
             return
         self._next += 1
@@ -184,13 +185,15 @@ class Incoming:
         known = self._arrived.get(seal.index)
         progress = self._held.progress
         if known is None or progress is None:
-            self.conclude(Outcome.REFUSED, f"chunk {seal.index} sealed before it arrived")
+            self.conclude(TransferOutcome.REFUSED, f"chunk {seal.index} sealed before it arrived")
             return
         nbytes, seconds, digest = known
         if self._sample and seal.digest != digest_bytes(digest):
-            self.conclude(Outcome.DIGEST_MISMATCH, mismatch(self._chunks[seal.index], seal.digest, digest))
+            self.conclude(
+                TransferOutcome.DIGEST_MISMATCH, mismatch(self._chunks[seal.index], seal.digest, digest)
+            )
             return
-        if self._held.lease.state is not leases.State.WRITING:
+        if self._held.lease.state is not leases.LeaseState.WRITING:
             return
         progress.add(seal.index, nbytes, self._table.clock(), seconds, digest if self._sample else None)
         if progress.complete:
@@ -202,7 +205,7 @@ class Incoming:
         """Every chunk is sealed: end access first, then say complete."""
         await self._stop_end()
         held = self._held
-        if held.lease.state is not leases.State.WRITING:
+        if held.lease.state is not leases.LeaseState.WRITING:
             return
         held.update(leases.finish(held.lease, self._table.clock()))
         if held.progress is not None:
@@ -212,7 +215,7 @@ class Incoming:
                 held.transport, self._forecast.strategy, self._forecast.seconds, self._placing
             )
 
-    def conclude(self, outcome: Outcome, message: str) -> None:
+    def conclude(self, outcome: TransferOutcome, message: str) -> None:
         """End without success, unless the outcome is decided already. Returns at once; see `finished`."""
         decided = self._held.lease.state.ended
         self._held.lease = leases.end(self._held.lease, outcome, message)
@@ -277,15 +280,15 @@ class Incoming:
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Nothing that runs beside the conversation may end unheard."""
         error = None if task.cancelled() else task.exception()
-        if self._over or self._held.lease.state is leases.State.COMPLETE:
+        if self._over or self._held.lease.state is leases.LeaseState.COMPLETE:
             return
         if task.cancelled():
-            self.conclude(Outcome.INTERNAL, "a task of the transfer was cancelled")
+            self.conclude(TransferOutcome.INTERNAL, "a task of the transfer was cancelled")
         elif error is not None:
             self.conclude(outcome_of(error), str(error) or type(error).__name__)
 
 
-async def pump(incoming: Incoming, requests: object) -> None:
+async def pump_messages(incoming: Incoming, requests: object) -> None:
     """Carry a sender's words to its transfer until the stream ends, however it ends."""
     try:
         with contextlib.suppress(Exception):

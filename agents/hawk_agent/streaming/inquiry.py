@@ -16,7 +16,7 @@ from hawk_agent.errors import LinkDownError
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.streaming.conversation import LastWordError
 from hawk_agent.supervision import being_cancelled
-from hawk_agent.transfer.outcome import Outcome, from_wire
+from hawk_agent.transfer.outcome import TransferOutcome, outcome_from_wire
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -60,16 +60,17 @@ class Inquiry:
             reply = await stub.Inquire(request, timeout=ANSWER_SECONDS)
             if reply.epoch != ticket.epoch:
                 raise LastWordError(
-                    Outcome.PEER_LOST, f"the receiver restarted: epoch {ticket.epoch} is now {reply.epoch}"
+                    TransferOutcome.PEER_LOST,
+                    f"the receiver restarted: epoch {ticket.epoch} is now {reply.epoch}",
                 )
             if reply.outcome:
-                raise LastWordError(from_wire(reply.outcome), reply.message)
+                raise LastWordError(outcome_from_wire(reply.outcome), reply.message)
             return "" if reply.alive else "it hasn't heard all of the sender's words"
 
         if problem := await self._repeat(ask, patience):
-            raise LastWordError(Outcome.PEER_LOST, f"no acknowledgement and no answer ({problem})")
+            raise LastWordError(TransferOutcome.PEER_LOST, f"no acknowledgement and no answer ({problem})")
 
-    async def end(self, outcome: Outcome, message: str, patience: float) -> LastWordError:
+    async def end(self, outcome: TransferOutcome, message: str, patience: float) -> LastWordError:
         """End the lease, unless it has ended; how it ended. `outcome` if the receiver can't be asked."""
         ticket = self._ticket
         request = peer_pb2.DeclineRequest(
@@ -86,7 +87,7 @@ class Inquiry:
             nonlocal final
             reply = await stub.Decline(request, timeout=ANSWER_SECONDS)
             if reply.outcome:
-                final = LastWordError(from_wire(reply.outcome), reply.message or message)
+                final = LastWordError(outcome_from_wire(reply.outcome), reply.message or message)
             return ""
 
         await self._repeat(tell, patience)

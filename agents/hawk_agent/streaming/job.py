@@ -7,25 +7,25 @@ import os
 from typing import TYPE_CHECKING
 
 from hawk_agent.errors import TransportError, TransportTimeoutError
-from hawk_agent.protocol.framing import close_all
+from hawk_agent.protocol.framing import close_descriptors
 from hawk_agent.streaming import lease as leases
 from hawk_agent.transfer import chunks as chunking
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hawk_agent.memory.region import Region
+    from hawk_agent.memory.region import CacheRegion
     from hawk_agent.protocol import engine_pb2
     from hawk_agent.transfer.translation import Translation
 
 
-class Job:
+class SendJob:
     """What is to be sent. Owns the event descriptors."""
 
     def __init__(
         self,
         ticket: engine_pb2.Ticket,
-        region: Region,
+        region: CacheRegion,
         translation: Translation | None,
         chunk_layers: int,
         events: Sequence[int],
@@ -40,15 +40,15 @@ class Job:
         self.layer_timeout = layer_timeout
         self.chunk_layers = chunk_layers
         layers = translation.layers if translation else 0
-        self.chunks = chunking.plan(layers, chunk_layers) if translation else ()
+        self.chunks = chunking.plan_chunks(layers, chunk_layers) if translation else ()
         self.waits = (
             (0,) * len(self.chunks) if all_complete else chunking.events_for(self.chunks, len(self.events))
         )
-        self.terms = leases.Terms(grace=ticket.grace_ms / 1000, max_grace=ticket.max_grace_ms / 1000)
+        self.terms = leases.LeaseTerms(grace=ticket.grace_ms / 1000, max_grace=ticket.max_grace_ms / 1000)
 
     def close(self) -> None:
         """Close the event descriptors."""
-        close_all(self.events)
+        close_descriptors(self.events)
         self.events.clear()
 
 
@@ -57,7 +57,7 @@ def _set(signal: asyncio.Future[None]) -> None:
         signal.set_result(None)
 
 
-async def fired(event: int, timeout: float) -> None:  # noqa: ASYNC109 -- mapped to an outcome here
+async def wait_event(event: int, timeout: float) -> None:  # noqa: ASYNC109 -- mapped to an outcome here
     """Wait for an eventfd, and take its count. TransportTimeoutError when it doesn't fire."""
     loop = asyncio.get_running_loop()
     signal = loop.create_future()

@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from hawk_agent.errors import BadRequestError
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.outcome import TransferOutcome
 
 
-class State(Enum):
+class LeaseState(Enum):
     """Where a lease is."""
 
     GRANTED = "granted"
@@ -42,12 +42,16 @@ class State(Enum):
         return self in _ENDED
 
 
-_ENDED = frozenset({State.ACKNOWLEDGED, State.EXPIRED, State.ABORTED, State.FENCED})
-_END_STATE = {Outcome.EXPIRED: State.EXPIRED, Outcome.PEER_LOST: State.FENCED, Outcome.FENCED: State.FENCED}
+_ENDED = frozenset({LeaseState.ACKNOWLEDGED, LeaseState.EXPIRED, LeaseState.ABORTED, LeaseState.FENCED})
+_END_STATE = {
+    TransferOutcome.EXPIRED: LeaseState.EXPIRED,
+    TransferOutcome.PEER_LOST: LeaseState.FENCED,
+    TransferOutcome.FENCED: LeaseState.FENCED,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LeaseTerms:
     """How long a lease may stay where it is, in seconds. Both agents take them from the ticket."""
 
     grant: float = 60.0
@@ -70,10 +74,10 @@ class Terms:
 class Lease:
     """One lease at one moment. Times are seconds of a monotonic clock."""
 
-    terms: Terms
+    terms: LeaseTerms
     deadline: float
-    state: State = State.GRANTED
-    outcome: Outcome | None = None
+    state: LeaseState = LeaseState.GRANTED
+    outcome: TransferOutcome | None = None
     message: str = ""
     access: bool = False
     complete_at: float | None = None
@@ -85,53 +89,53 @@ class Lease:
         return self.outcome is not None and not self.access
 
 
-def grant(terms: Terms, now: float) -> Lease:
+def grant(terms: LeaseTerms, now: float) -> Lease:
     """A new lease."""
     return Lease(terms, deadline=now + terms.grant)
 
 
 def begin(lease: Lease, now: float) -> Lease:
     """The sender presented the ticket; from here the blocks may be touched. Refused unless just granted."""
-    if lease.state is not State.GRANTED:
+    if lease.state is not LeaseState.GRANTED:
         raise BadRequestError(
             f"the lease is {lease.state.value}, not granted: a ticket is good for one transfer"
         )
-    return replace(lease, state=State.WRITING, access=True, deadline=now + lease.terms.stall)
+    return replace(lease, state=LeaseState.WRITING, access=True, deadline=now + lease.terms.stall)
 
 
 def beat(lease: Lease, now: float) -> Lease:
     """A sign of life of the other side."""
-    if lease.state is not State.WRITING:
+    if lease.state is not LeaseState.WRITING:
         return lease
     return replace(lease, deadline=now + lease.terms.stall)
 
 
 def finish(lease: Lease, now: float) -> Lease:
     """Every byte is in place, checked, and nothing writes any more. Nothing happens unless writing."""
-    if lease.state is not State.WRITING:
+    if lease.state is not LeaseState.WRITING:
         return lease
     return replace(
-        lease, state=State.COMPLETE, access=False, complete_at=now, deadline=now + lease.terms.grace
+        lease, state=LeaseState.COMPLETE, access=False, complete_at=now, deadline=now + lease.terms.grace
     )
 
 
 def acknowledge(lease: Lease) -> Lease:
     """The decode side has used it. Again is fine; before completion, or after another end, is refused."""
-    if lease.state is State.ACKNOWLEDGED:
+    if lease.state is LeaseState.ACKNOWLEDGED:
         return lease
-    if lease.state is not State.COMPLETE:
+    if lease.state is not LeaseState.COMPLETE:
         why = lease.outcome.meaning if lease.outcome else "wait for the last layer first"
         raise BadRequestError(f"the lease is {lease.state.value} and can't be acknowledged: {why}")
-    return replace(lease, state=State.ACKNOWLEDGED, outcome=Outcome.SUCCESS, access=False)
+    return replace(lease, state=LeaseState.ACKNOWLEDGED, outcome=TransferOutcome.SUCCESS, access=False)
 
 
-def end(lease: Lease, outcome: Outcome, message: str = "") -> Lease:
+def end(lease: Lease, outcome: TransferOutcome, message: str = "") -> Lease:
     """End it without success. The first end counts; access is left as it is until `access_ended`."""
     if outcome.ok:
         raise ValueError("success comes by acknowledgement only")
     if lease.state.ended:
         return lease
-    state = _END_STATE.get(outcome, State.ABORTED)
+    state = _END_STATE.get(outcome, LeaseState.ABORTED)
     return replace(lease, state=state, outcome=outcome, message=message or outcome.meaning)
 
 
@@ -144,11 +148,13 @@ def access_ended(lease: Lease) -> Lease:
 
 def extend(lease: Lease, now: float) -> Lease:
     """The receiver is alive and still means it: another grace, up to the maximum, then expired."""
-    if lease.state is not State.COMPLETE or lease.complete_at is None:
+    if lease.state is not LeaseState.COMPLETE or lease.complete_at is None:
         return lease
     last = lease.complete_at + lease.terms.max_grace
     if now >= last:
-        return end(lease, Outcome.EXPIRED, f"no acknowledgement within maxGrace, {lease.terms.max_grace:g} s")
+        return end(
+            lease, TransferOutcome.EXPIRED, f"no acknowledgement within maxGrace, {lease.terms.max_grace:g} s"
+        )
     return replace(lease, deadline=min(now + lease.terms.grace, last), extensions=lease.extensions + 1)
 
 
@@ -165,14 +171,18 @@ def tick(lease: Lease, now: float, slack: float = 0.0) -> Lease:
     """
     if not due(lease, now):
         return lease
-    if lease.state is State.GRANTED:
-        return end(lease, Outcome.EXPIRED, f"no transfer began within {lease.terms.grant:g} s")
-    if lease.state is State.WRITING:
+    if lease.state is LeaseState.GRANTED:
+        return end(lease, TransferOutcome.EXPIRED, f"no transfer began within {lease.terms.grant:g} s")
+    if lease.state is LeaseState.WRITING:
         return end(
-            lease, Outcome.TIMED_OUT, f"no sign of life from the other agent for {lease.terms.stall:g} s"
+            lease,
+            TransferOutcome.TIMED_OUT,
+            f"no sign of life from the other agent for {lease.terms.stall:g} s",
         )
     assert lease.complete_at is not None, "a complete lease knows since when"
     last = lease.complete_at + lease.terms.max_grace + slack
     if now >= last:
-        return end(lease, Outcome.EXPIRED, f"no acknowledgement within maxGrace, {lease.terms.max_grace:g} s")
+        return end(
+            lease, TransferOutcome.EXPIRED, f"no acknowledgement within maxGrace, {lease.terms.max_grace:g} s"
+        )
     return lease

@@ -18,14 +18,14 @@ from hawk_agent.errors import (
 )
 from hawk_agent.streaming import lease as leases
 from hawk_agent.streaming.incoming import Incoming
-from hawk_agent.streaming.table import EndedLease, Held
-from hawk_agent.transfer.outcome import Outcome, outcome_of
+from hawk_agent.streaming.table import EndedLease, HeldLease
+from hawk_agent.transfer.outcome import TransferOutcome, outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from concurrent.futures import ThreadPoolExecutor
 
-    from hawk_agent.metrics import Metrics
+    from hawk_agent.metrics import AgentMetrics
     from hawk_agent.protocol import peer_pb2
     from hawk_agent.streaming.table import LeaseRecord, LeaseTable
     from hawk_agent.supervision import TaskSupervisor
@@ -45,7 +45,7 @@ class Receiver:
         transports: Mapping[str, Transport],
         *,
         hashing: ThreadPoolExecutor,
-        metrics: Metrics,
+        metrics: AgentMetrics,
         supervisor: TaskSupervisor,
     ) -> None:
         self._epoch = epoch
@@ -97,16 +97,16 @@ class Receiver:
             raise UnknownLeaseError(f"lease {lease}: the ticket isn't its ticket")
         return held
 
-    def _admit(self, begin: peer_pb2.Begin) -> Held:
+    def _admit(self, begin: peer_pb2.Begin) -> HeldLease:
         held = self.find(begin.epoch, begin.lease, begin.generation, begin.token)
         outcome = held.lease.outcome
         if outcome is not None and not outcome.ok:  # it ended before the sender's first word: nothing new
             raise TransferFailedError(outcome, held.lease.message)
-        if not isinstance(held, Held) or held.lease.state is not leases.State.GRANTED:
+        if not isinstance(held, HeldLease) or held.lease.state is not leases.LeaseState.GRANTED:
             raise BadRequestError(f"the lease is {held.lease.state.value}: a ticket is good for one transfer")
         return held
 
-    def conclude(self, held: LeaseRecord, outcome: Outcome, message: str = "") -> None:
+    def conclude(self, held: LeaseRecord, outcome: TransferOutcome, message: str = "") -> None:
         """End a lease, unless it has ended. At once; blocks are free once their writer has stopped."""
         incoming = self._incoming.get(held.id)
         if incoming is not None:
@@ -120,18 +120,18 @@ class Receiver:
         if held.lease.reusable:
             self._table.retire(held)
 
-    async def end(self, held: LeaseRecord, outcome: Outcome, message: str = "") -> None:
+    async def end(self, held: LeaseRecord, outcome: TransferOutcome, message: str = "") -> None:
         """End a lease; returns when its blocks are free again. Ended already: waits for the same."""
         incoming = self._incoming.get(held.id)
         self.conclude(held, outcome, message)
         if incoming is not None:
             await asyncio.shield(incoming.finished)
 
-    async def give_up(self, held: LeaseRecord, outcome: Outcome, message: str) -> None:
+    async def give_up(self, held: LeaseRecord, outcome: TransferOutcome, message: str) -> None:
         """The sender ends a lease; returns when its blocks are free. What is complete stays complete, unless
         the outcome revokes it."""
-        if held.lease.state is not leases.State.COMPLETE or outcome.revokes:
-            await self.end(held, Outcome.INTERNAL if outcome.ok else outcome, message)
+        if held.lease.state is not leases.LeaseState.COMPLETE or outcome.revokes:
+            await self.end(held, TransferOutcome.INTERNAL if outcome.ok else outcome, message)
 
     def acknowledge(self, held: LeaseRecord) -> None:
         """The decode side has used the KV. BadRequestError unless complete."""
@@ -155,7 +155,7 @@ class Receiver:
             if after.state.ended and after.outcome is not None and not held.lease.state.ended:
                 self.conclude(held, after.outcome, after.message)
 
-    def _forget(self, held: Held) -> None:
+    def _forget(self, held: HeldLease) -> None:
         self._incoming.pop(held.id, None)
 
     @property

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from hawk_agent.protocol import engine_pb2
-from hawk_agent.transfer.outcome import Outcome, from_wire
 
 if TYPE_CHECKING:
-    from hawk_agent.transfer.chunks import Arrival
+    from hawk_agent.transfer.chunks import ChunkArrival
+    from hawk_agent.transfer.outcome import TransferOutcome
 
 
 MAX_REPORTS: Final = 4096
@@ -29,7 +29,7 @@ class Report:
         chunks: what arrived, in order.
     """
 
-    outcome: Outcome
+    outcome: TransferOutcome
     message: str = ""
     nbytes: int = 0
     seconds: float = 0.0
@@ -38,7 +38,7 @@ class Report:
     digest: int | None = None
     transport: str = ""
     grace_extensions: int = 0
-    chunks: tuple[Arrival, ...] = ()
+    chunks: tuple[ChunkArrival, ...] = ()
 
     def to_wire(self) -> engine_pb2.Ended:
         """As the engine protocol has it."""
@@ -93,8 +93,3 @@ class ReportStore:
         if ended is not None and ended.chunks:
             del ended.chunks[:]
             self._known[number] = ended.SerializeToString()
-
-
-def outcome_from_wire(ended: engine_pb2.Ended) -> Outcome:
-    """The outcome of a report that came over the wire."""
-    return from_wire(ended.outcome)

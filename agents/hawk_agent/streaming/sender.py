@@ -32,18 +32,18 @@ from hawk_agent.streaming.conversation import (
 )
 from hawk_agent.streaming.inquiry import PATIENCE_SECONDS, REST_SECONDS, Inquiry
 from hawk_agent.streaming.report import Report
-from hawk_agent.streaming.source import Source
+from hawk_agent.streaming.source import SendSource
 from hawk_agent.streaming.verification import digest_bytes, mismatch
 from hawk_agent.transfer import chunks as chunking
-from hawk_agent.transfer.outcome import Outcome, outcome_of
-from hawk_agent.transfer.translation import to_wire
+from hawk_agent.transfer.outcome import TransferOutcome, outcome_of
+from hawk_agent.transfer.translation import layout_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from concurrent.futures import ThreadPoolExecutor
 
     from hawk_agent.protocol import peer_pb2_grpc
-    from hawk_agent.streaming.job import Job
+    from hawk_agent.streaming.job import SendJob
     from hawk_agent.transfer.transport import Transport
 
     Call = grpc.aio.StreamStreamCall[peer_pb2.FromSender, peer_pb2.FromReceiver]
@@ -60,7 +60,7 @@ class Outgoing:
 
     def __init__(
         self,
-        job: Job,
+        job: SendJob,
         reach: Callable[[], peer_pb2_grpc.PeerAsyncStub | None],
         transport: Transport,
         *,
@@ -75,7 +75,7 @@ class Outgoing:
         self._reach = reach
         self._clock = clock
         self._lease = leases.grant(job.terms, clock())
-        self._progress = chunking.Progress(job.chunks)
+        self._progress = chunking.ChunkProgress(job.chunks)
         self._began = clock()
         self._talk = Conversation()
         self._inquiry = Inquiry(job.ticket, reach, clock)
@@ -85,16 +85,16 @@ class Outgoing:
         """This side's end, from when it is met until it is dealt with."""
         self._final: LastWordError | None = None
         self.result: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
-        self._source = Source(
+        self._source = SendSource(
             job, transport, self._talk, self._progress, hashing=hashing, slots=slots, clock=clock
         )
         self._identity = identity
 
-    def abort(self, outcome: Outcome, message: str) -> None:
+    def abort(self, outcome: TransferOutcome, message: str) -> None:
         """Ask for an end. Returns at once; the receiver may still have been quicker with a success."""
         self._talk.put(EndingError(outcome, message))
 
-    def leave(self, outcome: Outcome, message: str, *, wait: bool) -> None:
+    def leave(self, outcome: TransferOutcome, message: str, *, wait: bool) -> None:
         """Let the source go: its engine or this agent goes away. What isn't complete ends with `outcome`.
 
         What is complete stays the receiver's; its last word is the outcome if that is waited for.
@@ -134,10 +134,10 @@ class Outgoing:
         """From where it stands, until one of the errors ends it."""
         if self._pending is not None:
             raise self._pending
-        if self._lease.state is leases.State.GRANTED:
+        if self._lease.state is leases.LeaseState.GRANTED:
             await self._open()
-        elif self._lease.state is not leases.State.COMPLETE:
-            raise EndingError(Outcome.INTERNAL, "the task that moved it was cancelled")
+        elif self._lease.state is not leases.LeaseState.COMPLETE:
+            raise EndingError(TransferOutcome.INTERNAL, "the task that moved it was cancelled")
         await self._follow()
 
     def _ending(self, error: Exception) -> EndingError:
@@ -146,7 +146,7 @@ class Outgoing:
         if isinstance(error, HawkAgentError):
             return EndingError(outcome_of(error), str(error))
         log.error("transfer to %s", self.peer, exc_info=error)
-        return EndingError(Outcome.INTERNAL, f"{type(error).__name__}: {error}")
+        return EndingError(TransferOutcome.INTERNAL, f"{type(error).__name__}: {error}")
 
     async def _open(self) -> None:
         self._lease = leases.begin(self._lease, self._clock())
@@ -165,7 +165,7 @@ class Outgoing:
             self._lease = leases.finish(self._lease, self._clock())
             return
         if first.WhichOneof("body") != "accepted":
-            raise EndingError(Outcome.INTERNAL, f"the receiver began with {first.WhichOneof('body')}")
+            raise EndingError(TransferOutcome.INTERNAL, f"the receiver began with {first.WhichOneof('body')}")
         await self._source.start(first.accepted)
         self._spawn(self._talk.beat())
 
@@ -181,7 +181,7 @@ class Outgoing:
             offer=self._source.offer,
         )
         if job.translation is not None:
-            begin.layout.CopyFrom(to_wire(job.translation.source.layout))
+            begin.layout.CopyFrom(layout_to_wire(job.translation.source.layout))
             begin.blocks.extend(job.translation.source.blocks)
             begin.layers = job.translation.layers
             begin.chunk_layers = job.chunk_layers
@@ -190,7 +190,7 @@ class Outgoing:
     async def _follow(self) -> None:
         """Take the receiver's words until one of the errors ends it; when it is complete, mind the grace."""
         while True:
-            if self._lease.state is leases.State.COMPLETE:
+            if self._lease.state is leases.LeaseState.COMPLETE:
                 message = await self._next_or_grace()
             else:
                 message = await self._talk.next(self.job.terms.stall)
@@ -208,13 +208,15 @@ class Outgoing:
         now = self._clock()
         ready = self._source.ready.get(arrived.index)
         if ready is None:
-            raise EndingError(Outcome.INTERNAL, f"chunk {arrived.index} arrived before it was announced")
+            raise EndingError(
+                TransferOutcome.INTERNAL, f"chunk {arrived.index} arrived before it was announced"
+            )
         digest = await self._source.digest(arrived.index)
         wire = b"" if digest is None else digest_bytes(digest)
         if digest is not None and wire != arrived.digest:
             chunk = self.job.chunks[arrived.index]
             raise EndingError(
-                Outcome.DIGEST_MISMATCH, mismatch(chunk, wire, int.from_bytes(arrived.digest, "big"))
+                TransferOutcome.DIGEST_MISMATCH, mismatch(chunk, wire, int.from_bytes(arrived.digest, "big"))
             )
         self._progress.add(arrived.index, arrived.bytes, now, now - ready, digest)
         self._talk.say(seal=peer_pb2.Seal(index=arrived.index, digest=wire))
@@ -223,7 +225,8 @@ class Outgoing:
         expected = self.job.translation.nbytes if self.job.translation else 0
         if not self._progress.complete or complete.bytes != expected:
             raise EndingError(
-                Outcome.INTERNAL, f"the receiver calls {complete.bytes} bytes complete, {expected} were sent"
+                TransferOutcome.INTERNAL,
+                f"the receiver calls {complete.bytes} bytes complete, {expected} were sent",
             )
         self._lease = leases.finish(self._lease, self._clock())
 
@@ -248,11 +251,11 @@ class Outgoing:
     @property
     def _sealed(self) -> bool:
         """Whether the receiver may have a success to tell: it may have heard that every byte is right."""
-        return self._progress.complete and self._lease.state is not leases.State.GRANTED
+        return self._progress.complete and self._lease.state is not leases.LeaseState.GRANTED
 
     async def _leave(self, leaving: LeavingError) -> LastWordError | None:
         """Without the source. None: the transfer goes on."""
-        if self._lease.state is not leases.State.COMPLETE:
+        if self._lease.state is not leases.LeaseState.COMPLETE:
             final = await self._give_up(EndingError(leaving.outcome, str(leaving)))
             if final is not None:
                 return final
@@ -271,7 +274,7 @@ class Outgoing:
         None: it is complete there, and this end doesn't revoke it.
         """
         self._source.stop()
-        if self._lease.state is leases.State.COMPLETE and not ending.outcome.revokes:
+        if self._lease.state is leases.LeaseState.COMPLETE and not ending.outcome.revokes:
             log.warning("transfer to %s, complete already: %s", self.peer, ending)
             return None
         if self._call is not None and not isinstance(ending, GoneError | SilenceError):
@@ -312,7 +315,9 @@ class Outgoing:
                 self._lease = leases.finish(self._lease, self._clock())
             self._lease = leases.acknowledge(self._lease)
         except BadRequestError as error:
-            self._lease = leases.end(self._lease, Outcome.INTERNAL, f"a success that can't be: {error}")
+            self._lease = leases.end(
+                self._lease, TransferOutcome.INTERNAL, f"a success that can't be: {error}"
+            )
 
     async def _stop_talking(self) -> None:
         for task in self._tasks:
@@ -326,7 +331,7 @@ class Outgoing:
     def _report(self) -> Report:
         outcome = self._lease.outcome
         assert outcome is not None
-        overlap = chunking.overlap(self._progress, self._source.last_layer)
+        overlap = chunking.measure_overlap(self._progress, self._source.last_layer)
         return Report(
             outcome=outcome,
             message=self._lease.message,
@@ -350,6 +355,6 @@ class Outgoing:
         if self._final is not None:
             return
         if task.cancelled():
-            self.abort(Outcome.INTERNAL, "a task of the transfer was cancelled")
+            self.abort(TransferOutcome.INTERNAL, "a task of the transfer was cancelled")
         elif error := task.exception():
-            self.abort(Outcome.INTERNAL, f"{type(error).__name__}: {error}")
+            self.abort(TransferOutcome.INTERNAL, f"{type(error).__name__}: {error}")

@@ -9,32 +9,32 @@ from typing import TYPE_CHECKING
 from hawk_agent.errors import TransportTimeoutError
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.streaming.conversation import EndingError
-from hawk_agent.streaming.job import fired
+from hawk_agent.streaming.job import wait_event
 from hawk_agent.streaming.verification import sample_of
-from hawk_agent.transfer.outcome import Outcome, outcome_of
-from hawk_agent.transfer.work import Work
+from hawk_agent.transfer.outcome import TransferOutcome, outcome_of
+from hawk_agent.transfer.work import CopyWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import ThreadPoolExecutor
 
     from hawk_agent.streaming.conversation import Conversation
-    from hawk_agent.streaming.job import Job
-    from hawk_agent.transfer.chunks import Chunk, Progress
+    from hawk_agent.streaming.job import SendJob
+    from hawk_agent.transfer.chunks import Chunk, ChunkProgress
     from hawk_agent.transfer.transport import SourceEnd, Transport
 
 log = logging.getLogger(__name__)
 
 
-class Source:
+class SendSource:
     """What one transfer reads. Owns the use of the region and the job's events until it is closed."""
 
     def __init__(
         self,
-        job: Job,
+        job: SendJob,
         transport: Transport,
         talk: Conversation,
-        progress: Progress,
+        progress: ChunkProgress,
         *,
         hashing: ThreadPoolExecutor,
         slots: asyncio.Semaphore,
@@ -45,7 +45,7 @@ class Source:
         self._progress = progress
         self._slots = slots
         self._clock = clock
-        self._hashing = Work(hashing)
+        self._hashing = CopyWork(hashing)
         self._sample = sample_of(job.ticket.verify)
         self._key = 0
         self._digests: dict[int, asyncio.Task[int]] = {}
@@ -119,7 +119,7 @@ class Source:
         events = iter(self._job.events)
         for chunk, wait in zip(self._job.chunks, self._job.waits, strict=True):
             for _ in range(wait):
-                await fired(next(events), self._job.layer_timeout)
+                await wait_event(next(events), self._job.layer_timeout)
             self.last_layer = self.ready[chunk.index] = self._clock()
             async with self._slots:
                 if self._sample:
@@ -133,7 +133,7 @@ class Source:
         if self._stopped or self._progress.complete:
             return
         if task.cancelled():
-            self._talk.put(EndingError(Outcome.INTERNAL, "the task that sends was cancelled"))
+            self._talk.put(EndingError(TransferOutcome.INTERNAL, "the task that sends was cancelled"))
         elif error is not None:
             self._talk.put(EndingError(outcome_of(error), str(error) or type(error).__name__))
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from hawk_agent.errors import LimitReachedError, UnknownLeaseError
 from hawk_agent.streaming import lease as leases
 from hawk_agent.streaming.report import Report, ReportStore
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.outcome import TransferOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hawk_agent.memory.region import Region
+    from hawk_agent.memory.region import CacheRegion
     from hawk_agent.protocol import common_pb2, engine_pb2
-    from hawk_agent.transfer.chunks import Progress
+    from hawk_agent.transfer.chunks import ChunkProgress
     from hawk_agent.transfer.translation import Selection
 
 MAX_LEASES = 4096
@@ -31,7 +31,7 @@ SLOT_BITS = 16
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class HeldLease:
     """A lease of the receiver with what belongs to it."""
 
     id: int
@@ -39,14 +39,14 @@ class Held:
     generation: int
     token: bytes
     request: str
-    region: Region
+    region: CacheRegion
     selection: Selection
     lease: leases.Lease
     verify: common_pb2.Verify.ValueType
     owner: object
     """The engine connection that reserved it."""
     empty: bool = False
-    progress: Progress | None = None
+    progress: ChunkProgress | None = None
     began_at: float = 0.0
     transport: str = ""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -106,13 +106,13 @@ class EndedLease:
     @property
     def present(self) -> int:
         """None but for a success, which had them all."""
-        return self.layers if self.lease.outcome is Outcome.SUCCESS else 0
+        return self.layers if self.lease.outcome is TransferOutcome.SUCCESS else 0
 
     async def until(self, there: Callable[[], bool]) -> None:
         """Nothing changes any more."""
 
 
-LeaseRecord: TypeAlias = Held | EndedLease
+LeaseRecord: TypeAlias = HeldLease | EndedLease
 
 
 class LeaseTable:
@@ -121,25 +121,25 @@ class LeaseTable:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self._live: dict[int, Held] = {}
+        self._live: dict[int, HeldLease] = {}
         self._ended: OrderedDict[int, EndedLease] = OrderedDict()
         self._reports = ReportStore()
-        self._outcomes: OrderedDict[int, Outcome] = OrderedDict()
+        self._outcomes: OrderedDict[int, TransferOutcome] = OrderedDict()
         self._free: list[int] = []
         self._slots = 0
         self._generations: dict[int, int] = {}
 
     def grant(
         self,
-        region: Region,
+        region: CacheRegion,
         selection: Selection,
-        terms: leases.Terms,
+        terms: leases.LeaseTerms,
         *,
         request: str,
         verify: common_pb2.Verify.ValueType,
         owner: object,
         empty: bool,
-    ) -> Held:
+    ) -> HeldLease:
         """Claim the blocks and make a lease. BlocksBusyError or LimitReachedError when that can't be."""
         if len(self._live) >= MAX_LEASES:
             raise LimitReachedError(
@@ -162,14 +162,14 @@ class LeaseTable:
             raise
         self._slots = max(self._slots, slot + 1)
         self._generations[slot] = generation
-        held = Held(
+        held = HeldLease(
             identity, slot, generation, secrets.token_bytes(16), request, region, selection,
             leases.grant(terms, self.clock()), verify, owner, empty,
         )  # fmt: skip
         self._live[identity] = held
         return held
 
-    def retire(self, held: Held) -> None:
+    def retire(self, held: HeldLease) -> None:
         """Hand the blocks back; the lease stays known for late questions. Only when its memory is
         reusable."""
         assert held.lease.reusable, "blocks are handed back after remote access has ended, never before"
@@ -194,14 +194,14 @@ class LeaseTable:
         known = self._reports.get(record.id)
         if known is not None:
             return known
-        if isinstance(record, Held):
+        if isinstance(record, HeldLease):
             return record.report(self.clock()).to_wire()
         assert record.lease.outcome is not None
         return Report(record.lease.outcome, record.lease.message).to_wire()
 
-    def outcome(self, identity: int) -> Outcome:
+    def outcome(self, identity: int) -> TransferOutcome:
         """How a lease ended that isn't kept any more; EXPIRED where that isn't known either."""
-        return self._outcomes.get(identity, Outcome.EXPIRED)
+        return self._outcomes.get(identity, TransferOutcome.EXPIRED)
 
     def get(self, identity: int) -> LeaseRecord:
         """A live or lately ended lease, or UnknownLeaseError."""
@@ -212,11 +212,11 @@ class LeaseTable:
             )
         return held
 
-    def live(self) -> Iterator[Held]:
+    def live(self) -> Iterator[HeldLease]:
         """Leases that still hold blocks."""
         return iter(tuple(self._live.values()))
 
-    def owned_by(self, owner: object) -> list[Held]:
+    def owned_by(self, owner: object) -> list[HeldLease]:
         """The live leases of an engine."""
         return [held for held in self._live.values() if held.owner is owner]
 

@@ -18,7 +18,7 @@ class Chunk:
     count: int
 
 
-def plan(layers: int, chunk_layers: int) -> tuple[Chunk, ...]:
+def plan_chunks(layers: int, chunk_layers: int) -> tuple[Chunk, ...]:
     """Layers in chunks; the last may be short. `chunk_layers` 0 means all in one."""
     if not 0 < layers <= MAX_LAYERS:
         raise BadRequestError(f"layers {layers} is outside 1 to {MAX_LAYERS}")
@@ -44,7 +44,7 @@ def events_for(chunks: tuple[Chunk, ...], events: int) -> tuple[int, ...]:
 
 
 @dataclass(slots=True)
-class Arrival:
+class ChunkArrival:
     """One chunk that has arrived. Seconds are from the moment that its layers were complete."""
 
     chunk: Chunk
@@ -55,12 +55,12 @@ class Arrival:
 
 
 @dataclass(slots=True)
-class Progress:
+class ChunkProgress:
     """What has arrived of a plan. Arrivals that come again are ignored; an index outside the plan is
     refused."""
 
     chunks: tuple[Chunk, ...]
-    arrivals: dict[int, Arrival] = field(default_factory=dict)
+    arrivals: dict[int, ChunkArrival] = field(default_factory=dict)
 
     def add(self, index: int, nbytes: int, at: float, seconds: float, digest: int | None) -> bool:
         """Note an arrival; False if it was known."""
@@ -68,7 +68,7 @@ class Progress:
             raise BadRequestError(f"chunk {index} is outside the plan of {len(self.chunks)}")
         if index in self.arrivals:
             return False
-        self.arrivals[index] = Arrival(self.chunks[index], nbytes, at, seconds, digest)
+        self.arrivals[index] = ChunkArrival(self.chunks[index], nbytes, at, seconds, digest)
         return True
 
     @property
@@ -110,7 +110,7 @@ class Overlap:
     exposed_seconds: float
 
 
-def overlap(progress: Progress, last_layer_at: float) -> Overlap:
+def measure_overlap(progress: ChunkProgress, last_layer_at: float) -> Overlap:
     """Share of bytes there when the last layer was complete, and the time from then to the last byte."""
     total = progress.nbytes
     if total == 0:

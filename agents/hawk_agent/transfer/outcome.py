@@ -16,7 +16,7 @@ from hawk_agent.errors import (
 from hawk_agent.protocol import common_pb2 as pb
 
 
-class Outcome(IntEnum):
+class TransferOutcome(IntEnum):
     """The numbers are the protocol's."""
 
     SUCCESS = pb.OUTCOME_SUCCESS
@@ -36,7 +36,7 @@ class Outcome(IntEnum):
     @property
     def ok(self) -> bool:
         """True for SUCCESS alone."""
-        return self is Outcome.SUCCESS
+        return self is TransferOutcome.SUCCESS
 
     @property
     def label(self) -> str:
@@ -58,7 +58,7 @@ class Outcome(IntEnum):
     def revokes(self) -> bool:
         """Whether the sender, by it, takes a complete transfer back: the request is over, or the time in
         which it had to be used. Whatever else happens to the sender, what is complete stays complete."""
-        return self in {Outcome.ABORTED_BY_SENDER, Outcome.EXPIRED}
+        return self in {TransferOutcome.ABORTED_BY_SENDER, TransferOutcome.EXPIRED}
 
     @property
     def wire(self) -> pb.Outcome.ValueType:
@@ -66,54 +66,54 @@ class Outcome(IntEnum):
         return self.value
 
 
-def from_wire(value: int) -> Outcome:
+def outcome_from_wire(value: int) -> TransferOutcome:
     """An unknown or unset number is an internal failure, never a success."""
     try:
-        return Outcome(value)
+        return TransferOutcome(value)
     except ValueError:
-        return Outcome.INTERNAL
+        return TransferOutcome.INTERNAL
 
 
 _MEANING: Final = {
-    Outcome.SUCCESS: "the receiver has acknowledged every byte",
-    Outcome.EXPIRED: "the lease ran out before the receiver acknowledged",
-    Outcome.ABORTED_BY_SENDER: "the prefill side gave up",
-    Outcome.ABORTED_BY_RECEIVER: "the decode side gave the lease back before it was complete",
-    Outcome.PEER_LOST: "the other agent is dead or silent",
-    Outcome.STALE_EPOCH: "the ticket is from an earlier incarnation of the receiver; reserve again",
-    Outcome.REFUSED: "the receiver refused the transfer before the first byte",
-    Outcome.DIGEST_MISMATCH: "the bytes that arrived are not the bytes that were sent",
-    Outcome.TRANSPORT_FAILED: "the data path broke",
-    Outcome.TIMED_OUT: "no progress within the time limit",
-    Outcome.ENGINE_LOST: "the engine closed its connection to the agent",
-    Outcome.FENCED: "remote access was cut off by force",
-    Outcome.INTERNAL: "the agent met a state that it doesn't know",
+    TransferOutcome.SUCCESS: "the receiver has acknowledged every byte",
+    TransferOutcome.EXPIRED: "the lease ran out before the receiver acknowledged",
+    TransferOutcome.ABORTED_BY_SENDER: "the prefill side gave up",
+    TransferOutcome.ABORTED_BY_RECEIVER: "the decode side gave the lease back before it was complete",
+    TransferOutcome.PEER_LOST: "the other agent is dead or silent",
+    TransferOutcome.STALE_EPOCH: "the ticket is from an earlier incarnation of the receiver; reserve again",
+    TransferOutcome.REFUSED: "the receiver refused the transfer before the first byte",
+    TransferOutcome.DIGEST_MISMATCH: "the bytes that arrived are not the bytes that were sent",
+    TransferOutcome.TRANSPORT_FAILED: "the data path broke",
+    TransferOutcome.TIMED_OUT: "no progress within the time limit",
+    TransferOutcome.ENGINE_LOST: "the engine closed its connection to the agent",
+    TransferOutcome.FENCED: "remote access was cut off by force",
+    TransferOutcome.INTERNAL: "the agent met a state that it doesn't know",
 }
 
 _RESEND: Final = frozenset(
     {
-        Outcome.EXPIRED,
-        Outcome.PEER_LOST,
-        Outcome.STALE_EPOCH,
-        Outcome.DIGEST_MISMATCH,
-        Outcome.TRANSPORT_FAILED,
-        Outcome.TIMED_OUT,
-        Outcome.FENCED,
-        Outcome.ABORTED_BY_RECEIVER,
+        TransferOutcome.EXPIRED,
+        TransferOutcome.PEER_LOST,
+        TransferOutcome.STALE_EPOCH,
+        TransferOutcome.DIGEST_MISMATCH,
+        TransferOutcome.TRANSPORT_FAILED,
+        TransferOutcome.TIMED_OUT,
+        TransferOutcome.FENCED,
+        TransferOutcome.ABORTED_BY_RECEIVER,
     }
 )
 
 
-def outcome_of(error: BaseException) -> Outcome:
+def outcome_of(error: BaseException) -> TransferOutcome:
     """The outcome that an exception stands for. Anything unforeseen is INTERNAL."""
     if isinstance(error, TransferFailedError):
         return error.outcome
     if isinstance(error, StaleEpochError):
-        return Outcome.STALE_EPOCH
+        return TransferOutcome.STALE_EPOCH
     if isinstance(error, TransportTimeoutError):
-        return Outcome.TIMED_OUT
+        return TransferOutcome.TIMED_OUT
     if isinstance(error, TransportError):
-        return Outcome.TRANSPORT_FAILED
+        return TransferOutcome.TRANSPORT_FAILED
     if isinstance(error, PeerError):
-        return Outcome.PEER_LOST
-    return Outcome.REFUSED if isinstance(error, HawkAgentError) else Outcome.INTERNAL
+        return TransferOutcome.PEER_LOST
+    return TransferOutcome.REFUSED if isinstance(error, HawkAgentError) else TransferOutcome.INTERNAL

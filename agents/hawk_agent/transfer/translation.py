@@ -60,7 +60,7 @@ def _parse(notation: str, sizes: tuple[tuple[str, int], ...], dtype: str) -> Lay
     return Layout.parse(notation, dict(sizes), dtype)
 
 
-def parse(notation: str, sizes: Mapping[str, int], dtype: str) -> Layout:
+def parse_layout(notation: str, sizes: Mapping[str, int], dtype: str) -> Layout:
     """A layout as an engine declares it. LayoutMismatchError when it can't be read."""
     try:
         return _parse(notation, tuple(sorted(sizes.items())), dtype)
@@ -68,18 +68,18 @@ def parse(notation: str, sizes: Mapping[str, int], dtype: str) -> Layout:
         raise LayoutMismatchError(f"layout: {error}") from error
 
 
-def from_wire(message: common_pb2.Layout) -> Layout:
+def layout_from_wire(message: common_pb2.Layout) -> Layout:
     """A layout with its windows as a peer or an engine sent it; the fingerprint, if given, must agree."""
-    layout = parse(message.notation, message.sizes, message.dtype)
+    layout = parse_layout(message.notation, message.sizes, message.dtype)
     if message.fingerprint and message.fingerprint != layout.fingerprint:
         raise LayoutMismatchError(
             f"layout {message.notation!r} has fingerprint {message.fingerprint} there and "
             f"{layout.fingerprint} here; run one version of the agent on both nodes"
         )
-    return window(layout, message.windows)
+    return narrow_layout(layout, message.windows)
 
 
-def window(layout: Layout, windows: Iterable[common_pb2.Window]) -> Layout:
+def narrow_layout(layout: Layout, windows: Iterable[common_pb2.Window]) -> Layout:
     """Narrow a layout. Tokens of a paged layout are cut by size, so that the last page's padding is known."""
     seen: set[str] = set()
     try:
@@ -104,7 +104,7 @@ def window(layout: Layout, windows: Iterable[common_pb2.Window]) -> Layout:
     return layout
 
 
-def to_wire(layout: Layout) -> common_pb2.Layout:
+def layout_to_wire(layout: Layout) -> common_pb2.Layout:
     """The message of which `from_wire` makes the same layout."""
     windows = [
         common_pb2.Window(axis=axis, start=extent.start, stop=extent.stop)
@@ -120,10 +120,10 @@ def to_wire(layout: Layout) -> common_pb2.Layout:
     )
 
 
-def select(layout: Layout, windows: Iterable[common_pb2.Window], blocks: Sequence[int]) -> Selection:
+def select_extent(layout: Layout, windows: Iterable[common_pb2.Window], blocks: Sequence[int]) -> Selection:
     """What a request uses of a region; BadRequestError when the block table doesn't fit the layout and its
     windows."""
-    narrowed = window(layout, windows)
+    narrowed = narrow_layout(layout, windows)
     table = narrowed.table
     if table is None:
         if blocks:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
     from pathlib import Path
 
-    from hawk_agent.memory.region import Region
-    from hawk_agent.metrics import Metrics
+    from hawk_agent.memory.region import CacheRegion
+    from hawk_agent.metrics import AgentMetrics
     from hawk_agent.protocol import peer_pb2
     from hawk_agent.supervision import TaskSupervisor
     from hawk_agent.transfer.chunks import Chunk
@@ -65,7 +65,7 @@ class TransportContext:
     sending: ThreadPoolExecutor
     """Threads for what is sent; kept apart from receiving ones, which may wait for another agent's."""
     receiving: ThreadPoolExecutor
-    metrics: Metrics
+    metrics: AgentMetrics
     supervisor: TaskSupervisor
     """Who keeps what runs for as long as the agent."""
     socket: Path
@@ -131,12 +131,12 @@ class Transport(ABC):
         return
 
     @abstractmethod
-    def offer(self, translation: Translation, source: Region) -> tuple[peer_pb2.Offer, SourceEnd]:
+    def offer(self, translation: Translation, source: CacheRegion) -> tuple[peer_pb2.Offer, SourceEnd]:
         """The sender's side of a transfer."""
 
     @abstractmethod
     async def accept(
-        self, offer: peer_pb2.Offer, translation: Translation, destination: Region, origin: str
+        self, offer: peer_pb2.Offer, translation: Translation, destination: CacheRegion, origin: str
     ) -> tuple[peer_pb2.Answer, DestinationEnd]:
         """The receiver's side. `origin` names the sender's incarnation."""
 
@@ -145,7 +145,7 @@ class Transport(ABC):
         """The ports that it uses."""
         return (RailFacts(self.name, self.name),)
 
-    async def adopt(self, region: Region) -> None:
+    async def adopt(self, region: CacheRegion) -> None:
         """An engine handed this memory over: do now what takes long. An error refuses the registration."""
         return
 

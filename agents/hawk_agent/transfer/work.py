@@ -17,7 +17,7 @@ STOP_SECONDS = 10.0
 """How long a copy may take to stop."""
 
 
-class Work:
+class CopyWork:
     """Copy work of one end, in threads, that can be stopped.
 
     A task that awaits a thread may be cancelled while the thread goes on; the fence has to wait for the

@@ -16,7 +16,7 @@ _PIECE: Final = 256 << 10
 
 
 @lru_cache(maxsize=1)
-def machine() -> Costs:
+def machine_costs() -> Costs:
     """The fused copy, and TCP inside this machine as its link; a network between two is no faster."""
     return replace(calibrate(), link_bytes_per_s=_loopback_bytes_per_s())
 

@@ -30,11 +30,11 @@ from hawk_agent.errors import TransportError, TransportTimeoutError
 from hawk_agent.layouts import engines
 from hawk_agent.layouts.buffers import as_bytes
 from hawk_agent.layouts.schedule import schedule
-from hawk_agent.plans import Limits, Strategy, choose, lists, strategies
+from hawk_agent.plans import RequestLimits, Strategy, choose, lists, strategies
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.transfer.transport import DestinationEnd, Forecast, SourceEnd, Transport
-from hawk_agent.transfer.work import STOP_SECONDS, Work
-from hawk_agent.transports.calibration import machine
+from hawk_agent.transfer.work import STOP_SECONDS, CopyWork
+from hawk_agent.transports.calibration import machine_costs
 from hawk_agent.transports.nixl_library import Library, Reading
 from hawk_agent.transports.nixl_memory import Buffer, Buffers, Opened, Peers, Registrations
 from hawk_agent.transports.nixl_notes import POLL_SECONDS, Notes
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from hawk_agent.layouts import Nest
-    from hawk_agent.memory.region import Region
+    from hawk_agent.memory.region import CacheRegion
     from hawk_agent.plans import Costs
     from hawk_agent.transfer.chunks import Chunk
     from hawk_agent.transfer.translation import Translation
@@ -63,10 +63,10 @@ _NOTE: Final = struct.Struct(f">{TOKEN_BYTES}sI")
 _NO_TABLE: Final = np.zeros(0, np.int64)
 
 
-def decide(nest: Nest, costs: Costs) -> Strategy:
+def choose_strategy(nest: Nest, costs: Costs) -> Strategy:
     """A descriptor for each run, or stretches of the source through a buffer: what is sooner."""
     prices = replace(costs, request_seconds=DESCRIPTOR_SECONDS, sge_seconds=0.0)
-    return choose(strategies(nest, prices, Limits(max_sge=1, max_message_bytes=ROOM)), among=_WAYS)
+    return choose(strategies(nest, prices, RequestLimits(max_sge=1, max_message_bytes=ROOM)), among=_WAYS)
 
 
 class Nixl(Transport):
@@ -99,11 +99,11 @@ class Nixl(Transport):
         """Stop, and close all memory. Ends that are still open must be stopped before."""
         await asyncio.to_thread(self._stack.close)
 
-    async def adopt(self, region: Region) -> None:
+    async def adopt(self, region: CacheRegion) -> None:
         """Register a region's memory once, for all its transfers."""
         await asyncio.to_thread(self._regions.of, region)
 
-    def offer(self, translation: Translation, source: Region) -> tuple[peer_pb2.Offer, SourceEnd]:
+    def offer(self, translation: Translation, source: CacheRegion) -> tuple[peer_pb2.Offer, SourceEnd]:
         """What opens the source to the receiver.
 
         A scratch region, whose content doesn't change any more, is offered from a buffer: peers would keep
@@ -112,17 +112,17 @@ class Nixl(Transport):
         opened: Opened | Buffer
         if source.identity or source.nbytes > ROOM:
             opened, nbytes = self._regions.of(source), source.nbytes
-            end = _Source(self._notes, lambda: None)
+            end = _NixlSource(self._notes, lambda: None)
         else:
             opened = buffer = self._buffers.take()
             nbytes = ROOM
             buffer.memory[: source.nbytes] = np.frombuffer(bytes(source.memory), np.uint8)
-            end = _Source(self._notes, lambda: self._buffers.give(buffer))
+            end = _NixlSource(self._notes, lambda: self._buffers.give(buffer))
         told = peer_pb2.NixlOffer(metadata=opened.metadata, address=opened.address)
         return peer_pb2.Offer(transport=self.name, region=source.identity, bytes=nbytes, nixl=told), end
 
     async def accept(
-        self, offer: peer_pb2.Offer, translation: Translation, destination: Region, origin: str
+        self, offer: peer_pb2.Offer, translation: Translation, destination: CacheRegion, origin: str
     ) -> tuple[peer_pb2.Answer, DestinationEnd]:
         """Meet the sender's NIXL agent."""
         needed = translation.source.layout.nbytes
@@ -137,13 +137,15 @@ class Nixl(Transport):
         )
         token = secrets.token_bytes(TOKEN_BYTES)
         task = _Task(translation, destination, peer, offer.nixl.address, local.address, token)
-        bounced = decide(translation.nest, machine()).name == "send-then-tile"
+        bounced = choose_strategy(translation.nest, machine_costs()).name == "send-then-tile"
         shared = _Shared(self._library, self._buffers, self._notes, lambda: self._peers.leave(origin))
-        return peer_pb2.Answer(token=token), _Destination(task, shared, Work(self._pool), bounced=bounced)
+        return peer_pb2.Answer(token=token), _NixlDestination(
+            task, shared, CopyWork(self._pool), bounced=bounced
+        )
 
     def forecast(self, translation: Translation, offer: peer_pb2.Offer) -> Forecast | None:
         """By the same prices as the choice."""
-        way = decide(translation.nest, machine())
+        way = choose_strategy(translation.nest, machine_costs())
         return Forecast(way.name, way.seconds)
 
     def forget(self, origin: str) -> None:
@@ -151,7 +153,7 @@ class Nixl(Transport):
         self._peers.forget(origin)
 
 
-class _Source(SourceEnd):
+class _NixlSource(SourceEnd):
     """Nothing to send: the receiver reads, and tells when it has."""
 
     def __init__(self, notes: Notes, leave: Callable[[], None]) -> None:
@@ -189,7 +191,7 @@ class _Task:
     """What one receiving end reads, and to where."""
 
     translation: Translation
-    destination: Region
+    destination: CacheRegion
     peer: str
     source_address: int
     address: int
@@ -206,8 +208,8 @@ class _Shared:
     leave: Callable[[], None]
 
 
-class _Destination(DestinationEnd):
-    def __init__(self, task: _Task, shared: _Shared, work: Work, *, bounced: bool) -> None:
+class _NixlDestination(DestinationEnd):
+    def __init__(self, task: _Task, shared: _Shared, work: CopyWork, *, bounced: bool) -> None:
         self._task = task
         self._shared = shared
         self._work = work

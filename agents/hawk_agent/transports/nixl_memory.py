@@ -14,7 +14,7 @@ from hawk_agent.errors import TransportError
 
 if TYPE_CHECKING:
     from hawk_agent.layouts.buffers import Bytes
-    from hawk_agent.memory.region import Region
+    from hawk_agent.memory.region import CacheRegion
     from hawk_agent.transports.nixl_library import Library
 
 
@@ -35,7 +35,7 @@ class Registrations:
         self._lock = threading.Lock()
         self._opened: dict[int, Opened] = {}
 
-    def of(self, region: Region) -> Opened:
+    def of(self, region: CacheRegion) -> Opened:
         """The registration of a region, made on first use."""
         known = self._opened.get(id(region))
         if known is not None:  # without waiting for another region's registration

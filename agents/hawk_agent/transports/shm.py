@@ -24,15 +24,15 @@ from hawk_agent.net import sockets
 from hawk_agent.net.accepting import Acceptor, Strangers, read_exactly
 from hawk_agent.protocol import framing, peer_pb2
 from hawk_agent.transfer.transport import DestinationEnd, Forecast, SourceEnd, Transport
-from hawk_agent.transfer.work import Work
-from hawk_agent.transports.calibration import machine
+from hawk_agent.transfer.work import CopyWork
+from hawk_agent.transports.calibration import machine_costs
 
 if TYPE_CHECKING:
     import mmap
     from concurrent.futures import ThreadPoolExecutor
     from pathlib import Path
 
-    from hawk_agent.memory.region import Region
+    from hawk_agent.memory.region import CacheRegion
     from hawk_agent.supervision import TaskSupervisor
     from hawk_agent.transfer.chunks import Chunk
     from hawk_agent.transfer.translation import Translation
@@ -54,7 +54,7 @@ class SharedMemory(Transport):
         self._path = path
         self._pool = pool
         self._supervisor = supervisor
-        self._offered: dict[bytes, Region] = {}
+        self._offered: dict[bytes, CacheRegion] = {}
         self._mappings = _Mappings()
         self._listener: socket.socket | None = None
         self._acceptor: Acceptor | None = None
@@ -80,7 +80,7 @@ class SharedMemory(Transport):
             sockets.close_unix(self._listener, self._path)
         self._mappings.clear()
 
-    def offer(self, translation: Translation, source: Region) -> tuple[peer_pb2.Offer, SourceEnd]:
+    def offer(self, translation: Translation, source: CacheRegion) -> tuple[peer_pb2.Offer, SourceEnd]:
         """Make the source's memory available against a fresh token."""
         token = secrets.token_bytes(TOKEN_BYTES)
         self._offered[token] = source
@@ -91,10 +91,10 @@ class SharedMemory(Transport):
             region=source.identity,
             bytes=source.nbytes,
         )
-        return offer, _Source(self._offered, token)
+        return offer, _SharedMemorySource(self._offered, token)
 
     async def accept(
-        self, offer: peer_pb2.Offer, translation: Translation, destination: Region, origin: str
+        self, offer: peer_pb2.Offer, translation: Translation, destination: CacheRegion, origin: str
     ) -> tuple[peer_pb2.Answer, DestinationEnd]:
         """Map the source, unless an earlier transfer did."""
         if offer.bytes < translation.source.layout.nbytes:
@@ -104,11 +104,11 @@ class SharedMemory(Transport):
         source = self._mappings.use(origin, offer.region)
         if source is None:
             source = self._mappings.add(origin, offer.region, await self._fetch(offer))
-        return peer_pb2.Answer(), _Destination(translation, source, destination, self._pool)
+        return peer_pb2.Answer(), _SharedMemoryDestination(translation, source, destination, self._pool)
 
     def forecast(self, translation: Translation, offer: peer_pb2.Offer) -> Forecast | None:
         """One fused copy, by the receiver."""
-        return Forecast("fused-copy", translation.nbytes / machine().translate_bytes_per_s)
+        return Forecast("fused-copy", translation.nbytes / machine_costs().translate_bytes_per_s)
 
     def keep(self, origin: str, regions: frozenset[str]) -> None:
         """Unmap regions that the peer no longer has: a mapping would hold their memory for ever."""
@@ -142,7 +142,7 @@ def _fetch(offer: peer_pb2.Offer) -> mmap.mmap:
     label = f"peer region {offer.region}"
     descriptor = _ask(offer.socket, offer.token)
     try:
-        mapping.check(descriptor, offer.bytes, label)
+        mapping.check_descriptor(descriptor, offer.bytes, label)
         return mapping.map_memory(descriptor, offer.bytes, writable=False, label=label)
     finally:
         os.close(descriptor)
@@ -153,17 +153,17 @@ def _ask(path: str, token: bytes) -> int:
         client.settimeout(CONNECT_SECONDS)
         client.connect(path)
         client.sendall(token)
-        _, descriptors = framing.receive(client)
+        _, descriptors = framing.receive_frame(client)
     if len(descriptors) != 1:
-        framing.close_all(descriptors)
+        framing.close_descriptors(descriptors)
         raise OSError(f"{len(descriptors)} descriptors came for a token that stands for one")
     return descriptors[0]
 
 
-class _Source(SourceEnd):
+class _SharedMemorySource(SourceEnd):
     """Nothing to send: the receiver reads. Closing takes the offer back."""
 
-    def __init__(self, offered: dict[bytes, Region], token: bytes) -> None:
+    def __init__(self, offered: dict[bytes, CacheRegion], token: bytes) -> None:
         self._offered = offered
         self._token = token
 
@@ -177,14 +177,14 @@ class _Source(SourceEnd):
         self._offered.pop(self._token, None)
 
 
-class _Destination(DestinationEnd):
+class _SharedMemoryDestination(DestinationEnd):
     def __init__(
-        self, translation: Translation, source: _Mapping, destination: Region, pool: ThreadPoolExecutor
+        self, translation: Translation, source: _Mapping, destination: CacheRegion, pool: ThreadPoolExecutor
     ) -> None:
         self._translation = translation
         self._source = source
         self._destination = destination
-        self._work = Work(pool)
+        self._work = CopyWork(pool)
         self._held = True
 
     async def receive(self, chunk: Chunk) -> int:
@@ -222,7 +222,7 @@ class _Mapping:
 
     def _close_if_idle(self) -> None:
         if self.dropped and self.users == 0 and not self.memory.closed:
-            mapping.unmap(self.memory)
+            mapping.unmap_memory(self.memory)
 
 
 class _Mappings:

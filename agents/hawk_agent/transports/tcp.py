@@ -28,15 +28,15 @@ from hawk_agent.net.accepting import Acceptor, Strangers, read_exactly
 from hawk_agent.net.reading import STALL_SECONDS, Reader
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.transfer.transport import DestinationEnd, Forecast, SourceEnd, Transport
-from hawk_agent.transfer.work import Work
-from hawk_agent.transports.calibration import machine
+from hawk_agent.transfer.work import CopyWork
+from hawk_agent.transports.calibration import machine_costs
 from hawk_api import addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import ThreadPoolExecutor
 
-    from hawk_agent.memory.region import Region
+    from hawk_agent.memory.region import CacheRegion
     from hawk_agent.supervision import TaskSupervisor
     from hawk_agent.transfer.chunks import Chunk
     from hawk_agent.transfer.translation import Translation
@@ -109,25 +109,25 @@ class Tcp(Transport):
         """What peers connect to."""
         return addresses.format(self._advertise, self._port)
 
-    def offer(self, translation: Translation, source: Region) -> tuple[peer_pb2.Offer, SourceEnd]:
+    def offer(self, translation: Translation, source: CacheRegion) -> tuple[peer_pb2.Offer, SourceEnd]:
         """The sender needs nothing but the receiver's answer."""
-        return peer_pb2.Offer(transport=self.name), _Source(translation, source, self._sending)
+        return peer_pb2.Offer(transport=self.name), _TcpSource(translation, source, self._sending)
 
     async def accept(
-        self, offer: peer_pb2.Offer, translation: Translation, destination: Region, origin: str
+        self, offer: peer_pb2.Offer, translation: Translation, destination: CacheRegion, origin: str
     ) -> tuple[peer_pb2.Answer, DestinationEnd]:
         """Expect one connection with a fresh token."""
         token = secrets.token_bytes(TOKEN_BYTES)
         arrival: asyncio.Future[socket.socket] = asyncio.get_running_loop().create_future()
         self._expected[token] = arrival
-        end = _Destination(
+        end = _TcpDestination(
             translation, destination, self._receiving, arrival, lambda: self._expected.pop(token, None)
         )
         return peer_pb2.Answer(token=token, address=self.address), end
 
     def forecast(self, translation: Translation, offer: peer_pb2.Offer) -> Forecast | None:
         """Translated and sent by one thread, a piece at a time; the receiver reads meanwhile."""
-        costs = machine()
+        costs = machine_costs()
         pace = 1 / costs.translate_bytes_per_s + 1 / costs.link_bytes_per_s
         return Forecast("tile-then-send", translation.nbytes * pace)
 
@@ -149,11 +149,11 @@ def _cut(sock: socket.socket | None) -> None:
             sock.shutdown(socket.SHUT_RDWR)
 
 
-class _Source(SourceEnd):
-    def __init__(self, translation: Translation, source: Region, pool: ThreadPoolExecutor) -> None:
+class _TcpSource(SourceEnd):
+    def __init__(self, translation: Translation, source: CacheRegion, pool: ThreadPoolExecutor) -> None:
         self._translation = translation
         self._source = source
-        self._work = Work(pool)
+        self._work = CopyWork(pool)
         self._sock: socket.socket | None = None
         self._bounce = bytearray(PIECE)
 
@@ -223,18 +223,18 @@ class _Source(SourceEnd):
             self._sock.close()
 
 
-class _Destination(DestinationEnd):
+class _TcpDestination(DestinationEnd):
     def __init__(
         self,
         translation: Translation,
-        destination: Region,
+        destination: CacheRegion,
         pool: ThreadPoolExecutor,
         arrival: asyncio.Future[socket.socket],
         forget: Callable[[], object],
     ) -> None:
         self._translation = translation
         self._destination = destination
-        self._work = Work(pool)
+        self._work = CopyWork(pool)
         self._arrival = arrival
         self._forget = forget
         self._bounce = bytearray(PIECE)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import mmap
     from collections.abc import Callable
 
-    from hawk_agent.memory.region import Region
+    from hawk_agent.memory.region import CacheRegion
 
 _HOST = "127.0.0.1"
 _PAIR = ("row-major", "tiles-16x16")
@@ -58,8 +58,8 @@ class _Memory:
     memory: mmap.mmap
 
     @property
-    def region(self) -> Region:
-        return cast("Region", self)
+    def region(self) -> CacheRegion:
+        return cast("CacheRegion", self)
 
 
 def bench_tcp(mebibytes: int, rounds: int) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from hawk_cli.support.output import rows
 if TYPE_CHECKING:
     from hawk_agent.layouts import Layout, Nest
     from hawk_agent.layouts.loops import Program
-    from hawk_agent.plans import Costs, KeyPlan, Limits
-    from hawk_agent.plans.keys import Key
+    from hawk_agent.plans import Costs, KeyPlan, RequestLimits
+    from hawk_agent.plans.keys import StridedKey
 
 
 UNSEEN: Final = (
@@ -29,7 +29,7 @@ PROVE_MOST: Final = 64 << 20
 """Bytes of either side up to which plans of keys are executed on the model."""
 
 
-def describe(nest: Nest, limits: Limits, costs: Costs) -> dict[str, Any]:
+def describe(nest: Nest, limits: RequestLimits, costs: Costs) -> dict[str, Any]:
     """Everything that `explain` prints, as plain values with their units in the keys."""
     found = strategies(nest, costs, limits)
     writes, reads = gather_writes(nest, limits), scatter_reads(nest, limits)
@@ -93,13 +93,13 @@ def _program(program: Program) -> dict[str, Any]:
     }
 
 
-def _shape(key: Key | None) -> dict[str, int] | None:
+def _shape(key: StridedKey | None) -> dict[str, int] | None:
     if key is None:
         return None
     return {"entries": key.entries, "bytes": key.nbytes, "skip_bytes": key.skip, "repeat": key.repeat}
 
 
-def prove_keys(nest: Nest, limits: Limits) -> dict[str, bool | None]:
+def prove_keys(nest: Nest, limits: RequestLimits) -> dict[str, bool | None]:
     """Execute each possible plan of keys on the model of a card and compare with the fused copy.
 
     None for all of them where a side is larger than `PROVE_MOST`.
@@ -193,7 +193,7 @@ def _mark(name: str, answer: dict[str, Any]) -> str:
     return chosen.get(name, "planned only" if name in KEYED else "")
 
 
-def _keys(nest: Nest, plan: KeyPlan, limits: Limits) -> dict[str, Any]:
+def _keys(nest: Nest, plan: KeyPlan, limits: RequestLimits) -> dict[str, Any]:
     kept = keeping(nest, plan, limits)
     return {
         "kind": plan.name,

@@ -18,7 +18,7 @@ from hawk_agent.layouts.elements import BYTES
 from hawk_agent.layouts.engines import engine
 from hawk_agent.layouts.notation import AXES, parse
 from hawk_agent.layouts.presets import unknown
-from hawk_agent.plans import Costs, Limits, calibrate
+from hawk_agent.plans import Costs, RequestLimits, calibrate
 from hawk_cli.commands.explain import PROVE_MOST, describe, prove_keys, table
 from hawk_cli.support.files import mapped, replacing
 from hawk_cli.support.output import Output, OutputOption, emit, fail, rows
@@ -138,7 +138,7 @@ def explain(
         fail(f"--link-gbps: {link_gbps} is not a link rate; give Gb/s above 0, such as 400")
     try:
         nest = _nest(source, target, sizes, own=(from_sizes, to_sizes), dtype=dtype)
-        limits = Limits(max_sge=max_sge, max_message_bytes=max_message_bytes)
+        limits = RequestLimits(max_sge=max_sge, max_message_bytes=max_message_bytes)
         costs = calibrate(Costs(link_bytes_per_s=link_gbps * 1e9 / 8, key_uses=key_uses))
         answer = describe(nest, limits, costs)
     except LayoutError as error:

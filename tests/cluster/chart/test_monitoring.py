@@ -9,7 +9,7 @@ import subprocess
 import pytest
 import yaml
 
-from hawk_agent.metrics import Metrics as AgentMetrics
+from hawk_agent.metrics import AgentMetrics
 from hawk_operator.runtime.metrics import Metrics as OperatorMetrics
 from hawk_operator.trust import TrustMetrics
 from tests.cluster.prometheus import find_prometheus

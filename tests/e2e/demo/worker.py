@@ -16,7 +16,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any, Self
 
-from hawk_agent.client import Engine, Lease, Transfer, allocate, layer_events
+from hawk_agent.client import AgentClient, LeaseHandle, Transfer, allocate, layer_events
 from hawk_agent.errors import HawkAgentError
 from tests.support.supervisor import Process, Supervisor
 
@@ -55,11 +55,11 @@ class Memory:
         self._role, self._agent = role, agent
         self._patience = scale.patience
         self._layout = (cache.NOTATION, {**sizes(scale), **levels}, DTYPE)
-        self._engine: Engine | None = None
+        self._engine: AgentClient | None = None
         self._ready = threading.Condition()
         threading.Thread(target=self._keep_registered, daemon=True).start()
 
-    def engine(self) -> Engine:
+    def engine(self) -> AgentClient:
         """The connection to the agent that runs now, once the region is registered there."""
         timeout = ANSWER_SECONDS * self._patience
         with self._ready:
@@ -71,7 +71,7 @@ class Memory:
     def _keep_registered(self) -> None:
         while True:
             try:
-                with Engine(self._agent, name=self._role) as engine:
+                with AgentClient(self._agent, name=self._role) as engine:
                     engine.register(
                         self._role, self.descriptor, *self._layout,
                         pool=POOL, group=self._role, worker=f"{self._role}-0",
@@ -84,7 +84,7 @@ class Memory:
             self._set(None)
             time.sleep(RECONNECT_SECONDS)
 
-    def _set(self, engine: Engine | None) -> None:
+    def _set(self, engine: AgentClient | None) -> None:
         with self._ready:
             self._engine = engine
             self._ready.notify_all()
@@ -152,7 +152,7 @@ class Decode:
         self.memory = Memory("decode", agent, scale, TileCache, {"s0": TILE, "d0": TILE})
         self.model = Llama(scale.shape, MODEL_SEED)
         self._patience = scale.patience
-        self._lease: Lease | None = None
+        self._lease: LeaseHandle | None = None
         self._tokens = 0
 
     def epoch(self) -> str:

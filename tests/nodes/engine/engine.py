@@ -25,7 +25,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hawk_agent.client import Engine, allocate, layer_events
+from hawk_agent.client import AgentClient, allocate, layer_events
 
 ROLE = os.environ["ROLE"]
 LAYERS, HEADS, FEATURES, TILE = 4, 2, 64, 16
@@ -54,7 +54,7 @@ KV = np.frombuffer(MEMORY, np.float16).reshape(SHAPE)
 class State:
     """The connection to the agent, made anew whenever it is gone, and the leases that are held."""
 
-    engine: Engine | None = None
+    engine: AgentClient | None = None
     error = ""
     registrations = 0
     leases: ClassVar[dict] = {}
@@ -64,7 +64,7 @@ def keep() -> None:
     """Stay registered."""
     while True:
         try:
-            with Engine() as engine:
+            with AgentClient() as engine:
                 engine.register("kv", DESCRIPTOR, NOTATION, SIZES, "float16")
                 State.engine, State.error = engine, ""
                 State.registrations += 1
@@ -79,7 +79,7 @@ def keep() -> None:
         time.sleep(0.5)
 
 
-def engine() -> Engine:
+def engine() -> AgentClient:
     """The connection; RuntimeError when there is none."""
     if State.engine is None:
         raise RuntimeError(f"not registered: {State.error}")

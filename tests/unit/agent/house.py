@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hawk_agent.client import Engine, allocate
+from hawk_agent.client import AgentClient, allocate
 from hawk_agent.layouts import Layout, compile_nest
-from hawk_agent.service.agent import Agent
-from hawk_agent.service.links import State
+from hawk_agent.service.agent import NodeAgent
+from hawk_agent.service.links import LinkState
 from hawk_agent.service.settings import AgentSettings, PeerAddress
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from pathlib import Path
 
-    from hawk_agent.memory.region import Region
+    from hawk_agent.memory.region import CacheRegion
     from hawk_agent.transports.registry import TransportRegistry
 
 GEOMETRY = {"l": 6, "c": 2, "b": 1, "h": 4, "s": 64, "d": 32}
@@ -42,7 +42,7 @@ async def eventually(check: Callable[[], bool], seconds: float = 10.0) -> None:
 class Cache:
     """A region as its engine sees it."""
 
-    engine: Engine
+    engine: AgentClient
     name: str
     layout: Layout
     descriptor: int
@@ -63,14 +63,14 @@ class Cache:
         os.close(self.descriptor)
 
 
-def region_of(agent: Agent, name: str = "kv") -> Region:
+def region_of(agent: NodeAgent, name: str = "kv") -> CacheRegion:
     """An agent's one region of that name."""
     [found] = [region for region in agent.regions if region.name == name]
     return found
 
 
 def open_cache(
-    engine: Engine,
+    engine: AgentClient,
     name: str,
     notation: str,
     sizes: Mapping[str, int],
@@ -97,24 +97,24 @@ class House:
     """Agents by node, wired as the test says; everything is closed at the end."""
 
     folder: Path
-    agents: dict[str, Agent] = field(default_factory=dict)
+    agents: dict[str, NodeAgent] = field(default_factory=dict)
     stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
-    async def agent(self, node: str, registry: TransportRegistry | None = None, **changes: Any) -> Agent:
+    async def agent(self, node: str, registry: TransportRegistry | None = None, **changes: Any) -> NodeAgent:
         quiet = {"listen": "127.0.0.1:0", "metrics": "127.0.0.1:0", "insecure": True, "copy_threads": 2}
         quiet["socket"] = self.folder / f"{node}.sock"
         settings = AgentSettings(node=node, **quiet | changes)
-        agent = Agent(settings, registry=registry)
+        agent = NodeAgent(settings, registry=registry)
         await agent.start()
         self.agents[node] = agent
         self.stack.push_async_callback(self._stop, node, agent)
         return agent
 
-    def region(self, node: str, name: str = "kv") -> Region:
+    def region(self, node: str, name: str = "kv") -> CacheRegion:
         """The one region of that name on a node."""
         return region_of(self.agents[node], name)
 
-    async def _stop(self, node: str, agent: Agent) -> None:
+    async def _stop(self, node: str, agent: NodeAgent) -> None:
         if self.agents.get(node) is agent:
             await self.stop(node)
 
@@ -132,20 +132,20 @@ class House:
     async def verified(self, one: str, other: str) -> None:
         def there() -> bool:
             facts = self.agents[one].links.facts()
-            return any(f.node == other and f.state is State.VERIFIED for f in facts)
+            return any(f.node == other and f.state is LinkState.VERIFIED for f in facts)
 
         try:
             await eventually(there)
         except TimeoutError:
             raise AssertionError(f"{one} -> {other}: {self.agents[one].links.facts()}") from None
 
-    async def engine(self, node: str) -> Engine:
-        engine = await asyncio.to_thread(Engine, self.agents[node].settings.socket)
+    async def engine(self, node: str) -> AgentClient:
+        engine = await asyncio.to_thread(AgentClient, self.agents[node].settings.socket)
         self.stack.push_async_callback(asyncio.to_thread, engine.close)
         return engine
 
     async def cache(
-        self, engine: Engine, name: str, notation: str, sizes: Mapping[str, int], group: str
+        self, engine: AgentClient, name: str, notation: str, sizes: Mapping[str, int], group: str
     ) -> Cache:
         cache = await asyncio.to_thread(open_cache, engine, name, notation, sizes, group)
         self.stack.callback(cache.close)

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hawk_agent.client import Engine, layer_events
+from hawk_agent.client import AgentClient, layer_events
 from hawk_agent.errors import HawkAgentError
-from hawk_agent.service.links import State
+from hawk_agent.service.links import LinkState
 from hawk_agent.service.settings import PeerAddress
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.outcome import TransferOutcome
 from tests.unit.agent.cutting import Cutter, Wait, alive
 from tests.unit.agent.house import (
     GEOMETRY,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from typing import Any
 
-    from hawk_agent.client import Lease, Transfer
+    from hawk_agent.client import LeaseHandle, Transfer
     from hawk_agent.streaming.report import Report
 
 STRIDE = 17
@@ -102,7 +102,7 @@ class Pair:
         async with asyncio.timeout(10):
             while True:
                 try:
-                    engine = await off(Engine, self.house.agents[node].settings.socket, timeout=10)
+                    engine = await off(AgentClient, self.house.agents[node].settings.socket, timeout=10)
                     cache: Cache = await off(open_cache, engine, "kv", notation, sizes, node)
                     break
                 except HawkAgentError:
@@ -115,11 +115,11 @@ class Pair:
             await off(cache.engine.close)
             cache.close()
 
-    async def reserve(self) -> Lease:
+    async def reserve(self) -> LeaseHandle:
         """A lease; the request for it may be cut off, and is made again."""
         return await again(self._reserve)
 
-    async def _reserve(self) -> Lease:
+    async def _reserve(self) -> LeaseHandle:
         destination = await self.engine("npu")
         return await off(destination.engine.reserve, "kv", "r")  # type: ignore[no-any-return]
 
@@ -136,7 +136,7 @@ class Pair:
             ]
             found += [f"{len(a.sends.running)} sending" for a in (self.gpu, self.npu) if a.sends.running]
             facts = [f for agent in (self.gpu, self.npu) for f in agent.links.facts()]
-            found += [str(f) for f in facts if f.state is not State.VERIFIED]
+            found += [str(f) for f in facts if f.state is not LinkState.VERIFIED]
             found += [p for a in (self.gpu, self.npu) if (p := a.unhealthy())]
             if self.tasks and len(alive()) > self.tasks:
                 names = Counter(task.get_name() for task in alive())
@@ -165,7 +165,7 @@ async def again(request: Callable[[], Awaitable[Any]]) -> Any:
     return await request()
 
 
-async def push(pair: Pair, lease: Lease, *, layers: int) -> Transfer | None:
+async def push(pair: Pair, lease: LeaseHandle, *, layers: int) -> Transfer | None:
     """Start to fill a lease, and let so many of three layers be complete. None if the agent refused."""
     source = await pair.engine("gpu")
     events = layer_events(3)
@@ -180,25 +180,25 @@ async def push(pair: Pair, lease: Lease, *, layers: int) -> Transfer | None:
             os.close(event)
 
 
-async def received(pair: Pair, lease: Lease, layer: int) -> bool:
+async def received(pair: Pair, lease: LeaseHandle, layer: int) -> bool:
     try:
         return bool((await off(pair.caches["npu"].engine.wait, lease, layer, 10)).present)
     except HawkAgentError:
         return False
 
 
-async def acknowledge(pair: Pair, lease: Lease) -> None:
+async def acknowledge(pair: Pair, lease: LeaseHandle) -> None:
     if await received(pair, lease, 2):
         with contextlib.suppress(HawkAgentError):
             await again(lambda: off(pair.caches["npu"].engine.acknowledge, lease))
 
 
-async def success(pair: Pair, lease: Lease) -> None:
+async def success(pair: Pair, lease: LeaseHandle) -> None:
     await push(pair, lease, layers=3)
     await acknowledge(pair, lease)
 
 
-async def abort(pair: Pair, lease: Lease) -> None:
+async def abort(pair: Pair, lease: LeaseHandle) -> None:
     transfer = await push(pair, lease, layers=1)
     await received(pair, lease, 0)
     if transfer is not None:
@@ -206,14 +206,14 @@ async def abort(pair: Pair, lease: Lease) -> None:
             await off(transfer.abort)
 
 
-async def release(pair: Pair, lease: Lease) -> None:
+async def release(pair: Pair, lease: LeaseHandle) -> None:
     await push(pair, lease, layers=1)
     await received(pair, lease, 0)
     with contextlib.suppress(HawkAgentError):
         await off(pair.caches["npu"].engine.release, lease)
 
 
-async def leave(pair: Pair, lease: Lease) -> None:
+async def leave(pair: Pair, lease: LeaseHandle) -> None:
     """The prefill engine goes when its KV has arrived; decode uses it all the same."""
     await push(pair, lease, layers=3)
     if await received(pair, lease, 2):
@@ -222,7 +222,7 @@ async def leave(pair: Pair, lease: Lease) -> None:
             await again(lambda: off(pair.caches["npu"].engine.acknowledge, lease))
 
 
-async def unwire(pair: Pair, lease: Lease) -> None:
+async def unwire(pair: Pair, lease: LeaseHandle) -> None:
     """The peer is un-wired while its transfer waits for the acknowledgement, and wired again."""
     await push(pair, lease, layers=3)
     await received(pair, lease, 2)
@@ -253,10 +253,10 @@ async def run(
     assert received_as is not None
     sent_as = {report.outcome for report in pair.reports}
     assert len(pair.reports) <= 1
-    if sent_as and Outcome.SUCCESS in {received_as, *sent_as}:
+    if sent_as and TransferOutcome.SUCCESS in {received_as, *sent_as}:
         assert sent_as == {received_as}, f"sent {pair.reports[0]}, received {received_as}"
     if scenario in {"leave", "unwire"} and target is None:
-        assert received_as is Outcome.SUCCESS
+        assert received_as is TransferOutcome.SUCCESS
 
 
 async def right(pair: Pair) -> None:
@@ -269,7 +269,7 @@ async def right(pair: Pair) -> None:
     transfer = await off(source.engine.push, lease.ticket, "kv", 1, all_complete=True)
     await off(destination.engine.wait, lease, 2)
     await off(destination.engine.acknowledge, lease)
-    assert (await off(transfer.result)).outcome is Outcome.SUCCESS
+    assert (await off(transfer.result)).outcome is TransferOutcome.SUCCESS
     assert bytes(destination.memory) == translated(source, destination)
 
 

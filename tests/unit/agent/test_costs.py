@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hawk_agent.client import Engine, allocate, layer_events
+from hawk_agent.client import AgentClient, allocate, layer_events
 from hawk_agent.errors import HawkAgentError, LimitReachedError, RegionError
 from hawk_agent.net import accepting
 from hawk_agent.protocol import engine_pb2, framing
 from hawk_agent.streaming import report as reports
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.outcome import TransferOutcome
 from hawk_api import addresses
 from tests.unit.agent.house import GEOMETRY, ROWS, TILE, TILES, Cache, House, eventually, off
 
@@ -53,7 +53,7 @@ def transfers(source: Cache, destination: Cache, count: int, *, fetched: bool) -
         destination.engine.wait(lease, LAYERS - 1)
         destination.engine.acknowledge(lease)
         if fetched:
-            assert transfer.result().outcome is Outcome.SUCCESS
+            assert transfer.result().outcome is TransferOutcome.SUCCESS
 
 
 async def costs(house: House, transport: str, count: int, *, fetched: bool) -> float:
@@ -131,7 +131,7 @@ async def test_silent_connections_keep_no_engine_out(house: House) -> None:
         for _ in range(5 * accepting.MAX_STRANGERS):
             client = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             await asyncio.get_running_loop().run_in_executor(None, client.connect, str(agent.settings.socket))
-        engine = await off(Engine, agent.settings.socket)
+        engine = await off(AgentClient, agent.settings.socket)
         await off(engine.close)
     assert greeted.alive
 
@@ -145,14 +145,14 @@ async def test_requests_of_one_number_leak_no_descriptors(house: House) -> None:
     def confused() -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
             client.connect(str(agent.settings.socket))
-            framing.send(
+            framing.send_frame(
                 client, engine_pb2.Request(id=1, hello=engine_pb2.Hello(protocol=1)).SerializeToString()
             )
             for _ in range(20):
                 events = layer_events(5)
                 push = engine_pb2.Request(id=2, descriptors=5, push=engine_pb2.Push(ticket=b"none"))
-                framing.send(client, push.SerializeToString(), events)
-                framing.close_all(events)
+                framing.send_frame(client, push.SerializeToString(), events)
+                framing.close_descriptors(events)
             seen = 0
             decoder = framing.Decoder()
             while seen < 21:
@@ -174,8 +174,8 @@ async def test_a_request_that_never_ran_leaks_no_descriptors(house: House) -> No
                 client.connect(str(agent.settings.socket))
                 events = layer_events(5)
                 push = engine_pb2.Request(id=1, descriptors=5, push=engine_pb2.Push(ticket=b"none"))
-                framing.send(client, push.SerializeToString(), events)
-                framing.close_all(events)
+                framing.send_frame(client, push.SerializeToString(), events)
+                framing.close_descriptors(events)
 
     await off(hasty)
     await eventually(lambda: descriptors() <= before)
@@ -197,7 +197,7 @@ async def test_a_ticket_tells_how_its_lease_ended_whenever_that_was(house: House
     for event in events:
         os.close(event)
 
-    assert first.outcome is second.outcome is Outcome.ABORTED_BY_RECEIVER
+    assert first.outcome is second.outcome is TransferOutcome.ABORTED_BY_RECEIVER
     assert first.may_resend is second.may_resend is True
     assert first.message == second.message
 
@@ -215,7 +215,7 @@ async def test_what_is_complete_stays_complete_when_the_prefill_engine_goes(hous
     with contextlib.suppress(HawkAgentError):
         await off(destination.engine.wait, lease, LAYERS - 1)
 
-    assert (await off(destination.engine.acknowledge, lease)).outcome is Outcome.SUCCESS
+    assert (await off(destination.engine.acknowledge, lease)).outcome is TransferOutcome.SUCCESS
     await eventually(lambda: not agent.sends.running)
 
 
@@ -254,12 +254,12 @@ async def test_a_push_that_there_are_no_descriptors_for_is_refused_and_others_go
         with contextlib.suppress(OSError):
             while True:
                 taken.append(os.open("/dev/null", os.O_RDONLY))
-        framing.close_all(taken[-3:])
+        framing.close_descriptors(taken[-3:])
         with pytest.raises(LimitReachedError, match=f"no room for {LAYERS} descriptors"):
             await off(source.engine.push, lease.ticket, "kv", 1, events)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        framing.close_all(taken[:-3])
+        framing.close_descriptors(taken[:-3])
     transfer = await off(source.engine.push, lease.ticket, "kv", 1, events)
     for event in events:
         os.eventfd_write(event, 1)
@@ -267,4 +267,4 @@ async def test_a_push_that_there_are_no_descriptors_for_is_refused_and_others_go
     await off(destination.engine.wait, lease, LAYERS - 1)
     await off(destination.engine.acknowledge, lease)
 
-    assert (await off(transfer.result)).outcome is Outcome.SUCCESS
+    assert (await off(transfer.result)).outcome is TransferOutcome.SUCCESS

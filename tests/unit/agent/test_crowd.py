@@ -12,9 +12,9 @@ from hawk_agent.client import layer_events
 from hawk_agent.errors import SocketInUseError, TransferFailedError
 from hawk_agent.kube import publisher
 from hawk_agent.kube.api import ApiCallError
-from hawk_agent.service.links import State
+from hawk_agent.service.links import LinkState
 from hawk_agent.service.settings import PeerAddress
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.outcome import TransferOutcome
 from hawk_api.backoff import Backoff
 from tests.support.mock_transport import MockTransport
 from tests.unit.agent.house import GEOMETRY, ROWS, TILE, TILES, House, eventually, off, translated
@@ -59,7 +59,7 @@ async def test_a_storm_of_aborts_leaves_the_others_alone(house: House, transport
     source.fill(5)
     destination.clear()
 
-    async def one(slot: int, *, good: bool) -> Outcome:
+    async def one(slot: int, *, good: bool) -> TransferOutcome:
         windows = {"b": (slot, slot + 1)}
         events = layer_events(6)
         lease = await off(destination.engine.reserve, "kv", f"r{slot}", windows=windows)
@@ -83,7 +83,9 @@ async def test_a_storm_of_aborts_leaves_the_others_alone(house: House, transport
         for at in range(slot * size, len(whole), 40 * size)
     ]
 
-    assert outcomes == [Outcome.SUCCESS if slot % 8 == 0 else Outcome.ABORTED_BY_SENDER for slot in range(40)]
+    assert outcomes == [
+        TransferOutcome.SUCCESS if slot % 8 == 0 else TransferOutcome.ABORTED_BY_SENDER for slot in range(40)
+    ]
     assert len(good) == 5 * 12
     assert all(good)
     assert len(house.region("npu").blocks) == 0
@@ -116,7 +118,7 @@ async def test_a_reader_that_is_late_never_completes_and_never_brings_another_re
     with pytest.raises(TransferFailedError):
         await off(destination.engine.wait, lease, 0)
 
-    assert sent.outcome is Outcome.ABORTED_BY_SENDER
+    assert sent.outcome is TransferOutcome.ABORTED_BY_SENDER
     assert b"\xc4" not in bytes(destination.memory)
 
 
@@ -177,7 +179,7 @@ async def test_an_api_outage_keeps_the_wiring_and_what_changed_is_written_afterw
     await eventually(
         lambda: gpu.metrics.registry.get_sample_value("hawk_agent_api_errors_total", {"call": "call"}) > 1
     )
-    assert gpu.links.facts()[0].state is State.VERIFIED
+    assert gpu.links.facts()[0].state is LinkState.VERIFIED
     assert len(api.written) == quiet
     api.away = False
     await eventually(lambda: len(api.written) == quiet + 1)
@@ -185,4 +187,4 @@ async def test_an_api_outage_keeps_the_wiring_and_what_changed_is_written_afterw
     assert [region["name"] for region in api.written[-1]["regions"]] == ["kv"]
     # A spec that is the same changes nothing.
     gpu.links.wire([PeerAddress(npu.address, "npu", "another")])
-    assert gpu.links.facts()[0].state is State.VERIFIED
+    assert gpu.links.facts()[0].state is LinkState.VERIFIED

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hawk_agent.client import Engine
+from hawk_agent.client import AgentClient
 from hawk_agent.errors import EngineRefusedError
 from hawk_agent.kube.tokens import AUDIENCE, pod_of
-from hawk_agent.service.agent import Agent
+from hawk_agent.service.agent import NodeAgent
 from hawk_agent.service.engine_identity import EnginePod
 from hawk_agent.service.settings import AgentSettings
 
@@ -41,7 +41,7 @@ async def connect(folder: Path, token: str | None) -> str:
     settings = AgentSettings(
         node="npu", socket=folder / "a.sock", listen="127.0.0.1:0", insecure=True, copy_threads=1
     )
-    agent = Agent(settings, reviewer=Known())
+    agent = NodeAgent(settings, reviewer=Known())
     await agent.start()
     file = folder / "token"
     if token is not None:
@@ -49,7 +49,7 @@ async def connect(folder: Path, token: str | None) -> str:
 
     def engine() -> str:
         try:
-            with Engine(agent.settings.socket, token_file=file) as made:
+            with AgentClient(agent.settings.socket, token_file=file) as made:
                 open_cache(made, "kv", ROWS, GEOMETRY, "decode").close()
         except EngineRefusedError as error:
             return str(error)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hawk_agent.client import Engine, allocate
+from hawk_agent.client import AgentClient, allocate
 from hawk_agent.client.connection import refuse_stranger
 from hawk_agent.errors import (
     AgentUnavailableError,
@@ -157,8 +157,10 @@ async def test_slots_of_a_batch_are_leased_apart(house: House) -> None:
     [
         struct.pack(">I", 2**31) + b"x",
         struct.pack(">I", 3) + b"\xff\xff\xff",
-        framing.encode(engine_pb2.Request(id=1).SerializeToString()),
-        framing.encode(engine_pb2.Request(id=1, descriptors=3, hello=engine_pb2.Hello()).SerializeToString()),
+        framing.encode_frame(engine_pb2.Request(id=1).SerializeToString()),
+        framing.encode_frame(
+            engine_pb2.Request(id=1, descriptors=3, hello=engine_pb2.Hello()).SerializeToString()
+        ),
     ],
     ids=["too long", "no message", "no body", "missing descriptors"],
 )
@@ -180,7 +182,7 @@ async def test_descriptors_that_nobody_claims_are_closed(house: House) -> None:
     hello = engine_pb2.Request(id=1, hello=engine_pb2.Hello(protocol=1)).SerializeToString()
     event = os.eventfd(0)
     for _ in range(20):
-        reply = await off(talk, agent.settings.socket, framing.encode(hello), [event] * 5)
+        reply = await off(talk, agent.settings.socket, framing.encode_frame(hello), [event] * 5)
         assert reply is not None
     os.close(event)
     await eventually(lambda: descriptors() == before)
@@ -189,9 +191,9 @@ async def test_descriptors_that_nobody_claims_are_closed(house: House) -> None:
 async def test_an_engine_of_another_version_is_told_both(house: House) -> None:
     agent = await house.agent("npu")
     hello = engine_pb2.Request(id=1, hello=engine_pb2.Hello(protocol=9)).SerializeToString()
-    reply = await off(talk, agent.settings.socket, framing.encode(hello))
+    reply = await off(talk, agent.settings.socket, framing.encode_frame(hello))
     early = engine_pb2.Request(id=1, unregister=engine_pb2.Unregister(region="kv")).SerializeToString()
-    rude = await off(talk, agent.settings.socket, framing.encode(early))
+    rude = await off(talk, agent.settings.socket, framing.encode_frame(early))
 
     assert reply is not None
     assert rude is not None
@@ -225,7 +227,7 @@ async def test_a_path_that_is_no_socket_is_left_alone(house: House) -> None:
 
 async def test_a_client_without_an_agent_says_where_it_looked(house: House) -> None:
     with pytest.raises(AgentUnavailableError, match=f"no agent answers at {house.folder}/none.sock"):
-        await off(Engine, house.folder / "none.sock")
+        await off(AgentClient, house.folder / "none.sock")
 
 
 async def test_a_client_whose_agent_goes_hears_of_it(house: House) -> None:

@@ -19,8 +19,8 @@ from hawk_agent.errors import (
     TransferFailedError,
 )
 from hawk_agent.protocol import engine_pb2
-from hawk_agent.streaming.lease import State
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.streaming.lease import LeaseState
+from hawk_agent.transfer.outcome import TransferOutcome
 from tests.support.faults import FAULTS, faulty
 from tests.support.mock_transport import MockTransport
 from tests.unit.agent.house import GEOMETRY, PAGES, ROWS, TILE, TILES, House, eventually, off, translated
@@ -50,7 +50,7 @@ async def test_an_abort_of_the_prefill_side_frees_the_decode_side(house: House, 
     for event in events:
         os.close(event)
 
-    assert sent.outcome is caught.value.outcome is Outcome.ABORTED_BY_SENDER
+    assert sent.outcome is caught.value.outcome is TransferOutcome.ABORTED_BY_SENDER
     assert "request cancelled" in str(caught.value)
     assert again.id != lease.id
 
@@ -68,7 +68,7 @@ async def test_a_release_of_the_decode_side_ends_the_prefill_side(house: House, 
     for event in events:
         os.close(event)
 
-    assert sent.outcome is released.outcome is Outcome.ABORTED_BY_RECEIVER
+    assert sent.outcome is released.outcome is TransferOutcome.ABORTED_BY_RECEIVER
 
 
 async def test_blocks_are_not_handed_out_before_the_writer_has_stopped(house: House) -> None:
@@ -116,7 +116,7 @@ async def test_blocks_are_not_handed_out_before_the_writer_has_stopped(house: Ho
     await releasing
     again = await off(destination.engine.reserve, "kv", "r4", blocks=blocks, windows=window)
 
-    assert (await off(transfer.result)).outcome is Outcome.ABORTED_BY_RECEIVER
+    assert (await off(transfer.result)).outcome is TransferOutcome.ABORTED_BY_RECEIVER
     assert len({lease.id, elsewhere.id, again.id}) == 3
 
 
@@ -142,7 +142,7 @@ async def test_one_chunk_that_fails_fails_the_transfer_on_both_sides_and_the_lin
     with pytest.raises(TransferFailedError) as caught:
         await off(destination.engine.wait, lease, 19)
 
-    assert sent.outcome is caught.value.outcome is Outcome.TRANSPORT_FAILED
+    assert sent.outcome is caught.value.outcome is TransferOutcome.TRANSPORT_FAILED
     assert "chunk 6" in sent.message
     assert counter(house.agents["gpu"], "transfers_failed_total", side="send", reason=outcome) == 1
     assert counter(house.agents["npu"], "transfers_failed_total", side="receive", reason=outcome) == 1
@@ -154,7 +154,7 @@ async def test_one_chunk_that_fails_fails_the_transfer_on_both_sides_and_the_lin
     transfer = await off(source.engine.push, lease.ticket, "kv", 1, all_complete=True)
     await off(destination.engine.wait, lease, 19)
     await off(destination.engine.acknowledge, lease)
-    assert (await off(transfer.result)).outcome is Outcome.SUCCESS
+    assert (await off(transfer.result)).outcome is TransferOutcome.SUCCESS
     assert bytes(destination.memory) == translated(source, destination)
 
 
@@ -168,7 +168,7 @@ async def test_bytes_that_are_wrong_are_never_a_success(house: House, transport:
     with pytest.raises(TransferFailedError) as caught:
         await off(destination.engine.wait, lease, 5)
 
-    assert sent.outcome is caught.value.outcome is Outcome.DIGEST_MISMATCH
+    assert sent.outcome is caught.value.outcome is TransferOutcome.DIGEST_MISMATCH
     assert "the source has digest" in sent.message
 
 
@@ -184,7 +184,7 @@ async def test_an_engine_that_goes_away_ends_its_transfers_and_its_regions_go(ho
     for event in events:
         os.close(event)
 
-    assert sent.outcome is Outcome.ENGINE_LOST
+    assert sent.outcome is TransferOutcome.ENGINE_LOST
     await eventually(lambda: len(house.agents["npu"].regions) == 0)
     assert len(house.agents["npu"].table) == 0
 
@@ -215,7 +215,7 @@ async def test_bytes_written_after_the_call_but_before_the_event_are_the_bytes_t
     result = await off(transfer.result)
     os.close(events[0])
 
-    assert result.outcome is Outcome.SUCCESS
+    assert result.outcome is TransferOutcome.SUCCESS
     assert bytes(destination.memory) == translated(source, destination)
 
 
@@ -227,8 +227,8 @@ async def test_nothing_to_move_is_a_success_that_lets_the_source_go_at_once(hous
     layers = await off(destination.engine.wait, lease, 5)
     acknowledged = await off(destination.engine.acknowledge, lease)
 
-    assert (result.outcome, result.nbytes, result.chunks) == (Outcome.SUCCESS, 0, ())
-    assert acknowledged.outcome is Outcome.SUCCESS
+    assert (result.outcome, result.nbytes, result.chunks) == (TransferOutcome.SUCCESS, 0, ())
+    assert acknowledged.outcome is TransferOutcome.SUCCESS
     assert layers.complete
     assert bytes(destination.memory) == b"\xee" * len(destination.memory)
 
@@ -242,7 +242,7 @@ async def test_acknowledging_twice_and_releasing_afterwards_changes_nothing(hous
     ends.append(await off(destination.engine.release, lease))
     ends += [await off(transfer.result), await off(transfer.abort)]
 
-    assert {end.outcome for end in ends} == {Outcome.SUCCESS}
+    assert {end.outcome for end in ends} == {TransferOutcome.SUCCESS}
     done = {"transport": "shm", "outcome": "success"}
     assert counter(house.agents["npu"], "transfers_total", side="receive", **done) == 2, "with the canary"
     assert counter(house.agents["gpu"], "transfers_total", side="send", **done) == 1
@@ -292,9 +292,9 @@ async def test_a_ticket_is_good_for_one_transfer(house: House) -> None:
     refused = await off(second.result)
     await off(destination.engine.acknowledge, lease)
 
-    assert refused.outcome is Outcome.REFUSED
+    assert refused.outcome is TransferOutcome.REFUSED
     assert "good for one transfer" in refused.message
-    assert (await off(first.result)).outcome is Outcome.SUCCESS
+    assert (await off(first.result)).outcome is TransferOutcome.SUCCESS
 
 
 async def test_a_declined_ticket_frees_the_decode_side(house: House) -> None:
@@ -316,7 +316,7 @@ async def test_a_slow_decode_side_extends_its_grace_and_the_extensions_are_count
     await off(destination.engine.acknowledge, lease)
     result = await off(transfer.result)
 
-    assert result.outcome is Outcome.SUCCESS
+    assert result.outcome is TransferOutcome.SUCCESS
     assert result.grace_extensions >= 2
     assert counter(house.agents["npu"], "grace_near_total") >= 1
 
@@ -330,7 +330,7 @@ async def test_a_grace_that_is_never_answered_expires_on_both_sides(house: House
     with pytest.raises(TransferFailedError) as caught:
         await off(destination.engine.acknowledge, lease)
 
-    assert sent.outcome is caught.value.outcome is Outcome.EXPIRED
+    assert sent.outcome is caught.value.outcome is TransferOutcome.EXPIRED
     assert "maxGrace, 0.3 s" in sent.message
 
 
@@ -342,7 +342,7 @@ async def test_a_grant_that_nobody_uses_expires(house: House) -> None:
     with pytest.raises(TransferFailedError, match=r"no transfer began within 0\.2 s"):
         await off(engine.wait, lease, 5)
 
-    assert house.agents["npu"].table.get(lease.id).lease.state is State.EXPIRED
+    assert house.agents["npu"].table.get(lease.id).lease.state is LeaseState.EXPIRED
     await off(engine.reserve, "kv", "r2")
 
 
@@ -357,5 +357,5 @@ async def test_a_layer_that_is_never_complete_times_out(house: House) -> None:
     for event in events:
         os.close(event)
 
-    assert result.outcome is caught.value.outcome is Outcome.TIMED_OUT
+    assert result.outcome is caught.value.outcome is TransferOutcome.TIMED_OUT
     assert "a layer was not complete within 0.2 s" in result.message

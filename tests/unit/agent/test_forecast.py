@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hawk_agent.transfer.outcome import Outcome
-from hawk_agent.transports.calibration import machine
+from hawk_agent.transfer.outcome import TransferOutcome
+from hawk_agent.transports.calibration import machine_costs
 from tests.unit.agent.house import House, off
 
 
@@ -17,7 +17,7 @@ async def test_a_transfer_is_counted_with_its_prediction(house: House, transport
     await off(destination.engine.wait, lease, 5)
     await off(destination.engine.acknowledge, lease)
 
-    assert (await off(transfer.result)).outcome is Outcome.SUCCESS
+    assert (await off(transfer.result)).outcome is TransferOutcome.SUCCESS
     samples = house.agents["npu"].metrics.registry.get_sample_value
     labels = {"transport": transport, "strategy": strategy}
     assert samples("hawk_agent_predicted_over_measured_count", labels) == 2, "the proof of the link and this"
@@ -27,5 +27,5 @@ async def test_a_transfer_is_counted_with_its_prediction(house: House, transport
 
 
 def test_prices_are_measured_once() -> None:
-    assert machine() is machine()
-    assert machine().calibrated
+    assert machine_costs() is machine_costs()
+    assert machine_costs().calibrated

@@ -17,7 +17,7 @@ from hawk_agent.protocol import framing
 
 @given(messages=st.lists(st.binary(max_size=300), max_size=6), cuts=st.lists(st.integers(1, 50), min_size=1))
 def test_messages_survive_any_cut(messages: list[bytes], cuts: list[int]) -> None:
-    stream = b"".join(framing.encode(message) for message in messages)
+    stream = b"".join(framing.encode_frame(message) for message in messages)
     decoder = framing.Decoder()
     seen: list[bytes] = []
     at = turn = 0
@@ -39,7 +39,7 @@ def test_junk_is_an_error_or_waits_within_the_limit(junk: bytes) -> None:
 
 def test_a_message_above_the_limit_is_refused_by_its_writer_too() -> None:
     with pytest.raises(FrameError, match="above the limit"):
-        framing.encode(bytes(framing.MAX_FRAME + 1))
+        framing.encode_frame(bytes(framing.MAX_FRAME + 1))
 
 
 def _open() -> set[str]:
@@ -51,9 +51,9 @@ def test_descriptors_come_with_their_message_and_are_closed_when_nobody_claims_t
     before = _open()
     with left, right:
         events = [os.eventfd(0) for _ in range(3)]
-        framing.send(left, b"hello", events)
-        framing.close_all(events)
-        data, received = framing.receive(right)
+        framing.send_frame(left, b"hello", events)
+        framing.close_descriptors(events)
+        data, received = framing.receive_frame(right)
         descriptors = framing.Descriptors()
         descriptors.add(received)
         (taken,) = descriptors.take(1)

@@ -9,10 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from hawk_agent.errors import BadRequestError
 from hawk_agent.streaming import lease as leases
-from hawk_agent.streaming.lease import State, Terms
-from hawk_agent.transfer.outcome import Outcome, from_wire
+from hawk_agent.streaming.lease import LeaseState, LeaseTerms
+from hawk_agent.transfer.outcome import TransferOutcome, outcome_from_wire
 
-FAILURES = [outcome for outcome in Outcome if outcome is not Outcome.SUCCESS]
+FAILURES = [outcome for outcome in TransferOutcome if outcome is not TransferOutcome.SUCCESS]
 
 
 class LeaseMachine(RuleBasedStateMachine):
@@ -21,11 +21,11 @@ class LeaseMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.terms = Terms(grant=5, stall=2, grace=0.5, max_grace=3)
+        self.terms = LeaseTerms(grant=5, stall=2, grace=0.5, max_grace=3)
         self.lease = leases.grant(self.terms, self.now)
         self.writer = False
         self.complete = False
-        self.outcome: Outcome | None = None
+        self.outcome: TransferOutcome | None = None
 
     @rule(seconds=st.floats(0, 4))
     def time_goes_by(self, seconds: float) -> None:
@@ -33,7 +33,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @rule()
     def begin(self) -> None:
-        if self.lease.state is State.GRANTED:
+        if self.lease.state is LeaseState.GRANTED:
             self.lease = leases.begin(self.lease, self.now)
             self.writer = True
         else:
@@ -46,21 +46,21 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @rule()
     def finish(self) -> None:
-        if self.lease.state is State.WRITING:
+        if self.lease.state is LeaseState.WRITING:
             self.writer, self.complete = False, True
         self.lease = leases.finish(self.lease, self.now)
 
     @rule()
     def acknowledge(self) -> None:
-        if self.lease.state in {State.COMPLETE, State.ACKNOWLEDGED}:
+        if self.lease.state in {LeaseState.COMPLETE, LeaseState.ACKNOWLEDGED}:
             self.lease = leases.acknowledge(self.lease)
-            self.outcome = Outcome.SUCCESS
+            self.outcome = TransferOutcome.SUCCESS
         else:
             with pytest.raises(BadRequestError):
                 leases.acknowledge(self.lease)
 
     @rule(outcome=st.sampled_from(FAILURES))
-    def end(self, outcome: Outcome) -> None:
+    def end(self, outcome: TransferOutcome) -> None:
         self.lease = leases.end(self.lease, outcome)
         self.outcome = self.outcome or outcome
 
@@ -87,7 +87,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @invariant()
     def success_only_after_every_byte(self) -> None:
-        assert self.outcome is not Outcome.SUCCESS or self.complete
+        assert self.outcome is not TransferOutcome.SUCCESS or self.complete
 
     @invariant()
     def blocks_are_reused_only_after_access_has_ended(self) -> None:
@@ -95,7 +95,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @invariant()
     def grace_has_an_end(self) -> None:
-        if self.lease.state is State.COMPLETE:
+        if self.lease.state is LeaseState.COMPLETE:
             assert self.lease.complete_at is not None
             assert self.lease.deadline <= self.lease.complete_at + self.terms.max_grace + 1e-9
 
@@ -105,28 +105,28 @@ TestLease.settings = settings(max_examples=40, stateful_step_count=30)
 
 
 def test_no_outcome_but_success_is_success() -> None:
-    assert [outcome for outcome in Outcome if outcome.ok] == [Outcome.SUCCESS]
-    assert all(outcome.meaning for outcome in Outcome)
-    assert not Outcome.SUCCESS.may_resend
+    assert [outcome for outcome in TransferOutcome if outcome.ok] == [TransferOutcome.SUCCESS]
+    assert all(outcome.meaning for outcome in TransferOutcome)
+    assert not TransferOutcome.SUCCESS.may_resend
 
 
 @given(number=st.integers(-5, 200))
 def test_a_number_that_nobody_knows_is_never_a_success(number: int) -> None:
-    assert from_wire(number).ok == (number == Outcome.SUCCESS)
+    assert outcome_from_wire(number).ok == (number == TransferOutcome.SUCCESS)
 
 
 @pytest.mark.parametrize("outcome", FAILURES)
-@pytest.mark.parametrize("state", [State.GRANTED, State.WRITING, State.COMPLETE])
-def test_every_failure_ends_a_lease_for_good(outcome: Outcome, state: State) -> None:
-    lease = leases.grant(Terms(), 0.0)
-    if state is not State.GRANTED:
+@pytest.mark.parametrize("state", [LeaseState.GRANTED, LeaseState.WRITING, LeaseState.COMPLETE])
+def test_every_failure_ends_a_lease_for_good(outcome: TransferOutcome, state: LeaseState) -> None:
+    lease = leases.grant(LeaseTerms(), 0.0)
+    if state is not LeaseState.GRANTED:
         lease = leases.begin(lease, 0.0)
-    if state is State.COMPLETE:
+    if state is LeaseState.COMPLETE:
         lease = leases.finish(lease, 0.0)
     ended = leases.end(lease, outcome)
 
     assert ended.outcome is outcome
-    assert ended.state not in {State.ACKNOWLEDGED, State.COMPLETE}
+    assert ended.state not in {LeaseState.ACKNOWLEDGED, LeaseState.COMPLETE}
     assert leases.finish(ended, 1.0) == ended
     assert leases.extend(ended, 1.0) == ended
     with pytest.raises(BadRequestError, match=f"can't be acknowledged: {outcome.meaning}"):
@@ -134,60 +134,64 @@ def test_every_failure_ends_a_lease_for_good(outcome: Outcome, state: State) -> 
 
 
 def test_an_acknowledged_lease_is_a_success_and_its_blocks_are_free() -> None:
-    complete = leases.finish(leases.begin(leases.grant(Terms(), 0.0), 0.0), 0.0)
+    complete = leases.finish(leases.begin(leases.grant(LeaseTerms(), 0.0), 0.0), 0.0)
     done = leases.acknowledge(complete)
 
     assert not complete.reusable
-    assert (done.state, done.outcome, done.reusable) == (State.ACKNOWLEDGED, Outcome.SUCCESS, True)
+    assert (done.state, done.outcome, done.reusable) == (
+        LeaseState.ACKNOWLEDGED,
+        TransferOutcome.SUCCESS,
+        True,
+    )
     assert leases.acknowledge(done) == done
-    assert leases.end(done, Outcome.FENCED) == done
+    assert leases.end(done, TransferOutcome.FENCED) == done
     assert leases.tick(done, 1000.0) == done
     assert leases.access_ended(done) == done
 
 
 def test_a_success_can_not_be_claimed_by_an_end() -> None:
     with pytest.raises(ValueError, match="by acknowledgement only"):
-        leases.end(leases.grant(Terms(), 0.0), Outcome.SUCCESS)
+        leases.end(leases.grant(LeaseTerms(), 0.0), TransferOutcome.SUCCESS)
 
 
 def test_what_time_alone_ends_says_which_limit_it_was() -> None:
-    granted = leases.grant(Terms(grant=5), 0.0)
+    granted = leases.grant(LeaseTerms(grant=5), 0.0)
     writing = leases.begin(granted, 0.0)
     complete = leases.finish(writing, 0.0)
 
-    assert leases.tick(granted, 5.0).outcome is Outcome.EXPIRED
-    assert leases.tick(writing, 10.0).outcome is Outcome.TIMED_OUT
+    assert leases.tick(granted, 5.0).outcome is TransferOutcome.EXPIRED
+    assert leases.tick(writing, 10.0).outcome is TransferOutcome.TIMED_OUT
     assert leases.tick(leases.beat(writing, 9.0), 10.0).outcome is None
     assert leases.tick(complete, 29.9).outcome is None
     assert "maxGrace, 30 s" in leases.tick(complete, 30.0).message
 
 
 def test_graces_are_counted_and_end_at_the_maximum() -> None:
-    lease = leases.finish(leases.begin(leases.grant(Terms(grace=1, max_grace=2.5), 0.0), 0.0), 0.0)
+    lease = leases.finish(leases.begin(leases.grant(LeaseTerms(grace=1, max_grace=2.5), 0.0), 0.0), 0.0)
     extensions = []
     for now in (1.0, 2.0, 2.5):
         lease = leases.extend(lease, now)
         extensions.append((lease.extensions, lease.outcome))
 
-    assert extensions == [(1, None), (2, None), (2, Outcome.EXPIRED)]
+    assert extensions == [(1, None), (2, None), (2, TransferOutcome.EXPIRED)]
 
 
 def test_a_grace_longer_than_its_maximum_is_refused_with_both() -> None:
     with pytest.raises(BadRequestError, match=r"grace 5 s .* maxGrace, 2 s"):
-        Terms(grace=5, max_grace=2)
+        LeaseTerms(grace=5, max_grace=2)
 
 
 def test_a_refusal_says_where_the_lease_is() -> None:
-    granted = leases.grant(Terms(), 0.0)
+    granted = leases.grant(LeaseTerms(), 0.0)
     writing = leases.begin(granted, 0.0)
     complete = leases.finish(writing, 0.0)
     at = {
         "writing": writing,
         "complete": complete,
         "acknowledged": leases.acknowledge(complete),
-        "expired": leases.end(granted, Outcome.EXPIRED),
-        "aborted": leases.end(granted, Outcome.ABORTED_BY_SENDER),
-        "fenced": leases.end(granted, Outcome.FENCED),
+        "expired": leases.end(granted, TransferOutcome.EXPIRED),
+        "aborted": leases.end(granted, TransferOutcome.ABORTED_BY_SENDER),
+        "fenced": leases.end(granted, TransferOutcome.FENCED),
     }
     for word, lease in at.items():
         with pytest.raises(BadRequestError, match=f"is {word}, not granted"):
@@ -197,36 +201,38 @@ def test_a_refusal_says_where_the_lease_is() -> None:
 
 
 @pytest.mark.parametrize("outcome", FAILURES)
-def test_a_lost_or_fenced_peer_fences_and_what_expires_is_expired(outcome: Outcome) -> None:
-    fenced = {Outcome.PEER_LOST, Outcome.FENCED}
-    expected = State.FENCED if outcome in fenced else State.ABORTED
-    expected = State.EXPIRED if outcome is Outcome.EXPIRED else expected
+def test_a_lost_or_fenced_peer_fences_and_what_expires_is_expired(outcome: TransferOutcome) -> None:
+    fenced = {TransferOutcome.PEER_LOST, TransferOutcome.FENCED}
+    expected = LeaseState.FENCED if outcome in fenced else LeaseState.ABORTED
+    expected = LeaseState.EXPIRED if outcome is TransferOutcome.EXPIRED else expected
 
-    assert leases.end(leases.grant(Terms(), 0.0), outcome).state is expected
+    assert leases.end(leases.grant(LeaseTerms(), 0.0), outcome).state is expected
 
 
-@pytest.mark.parametrize("state", [State.GRANTED, State.WRITING, State.COMPLETE])
-def test_only_the_word_of_a_writer_that_stopped_frees_the_blocks_of_a_lease_that_ended(state: State) -> None:
-    lease = leases.grant(Terms(), 0.0)
-    if state is not State.GRANTED:
+@pytest.mark.parametrize("state", [LeaseState.GRANTED, LeaseState.WRITING, LeaseState.COMPLETE])
+def test_only_the_word_of_a_writer_that_stopped_frees_the_blocks_of_a_lease_that_ended(
+    state: LeaseState,
+) -> None:
+    lease = leases.grant(LeaseTerms(), 0.0)
+    if state is not LeaseState.GRANTED:
         lease = leases.begin(lease, 0.0)
-    if state is State.COMPLETE:
+    if state is LeaseState.COMPLETE:
         lease = leases.finish(lease, 0.0)
     with pytest.raises(ValueError, match=f"is {state.value} ends by"):
         leases.access_ended(lease)
     assert not lease.reusable
-    ended = leases.end(lease, Outcome.TRANSPORT_FAILED)
+    ended = leases.end(lease, TransferOutcome.TRANSPORT_FAILED)
 
-    assert ended.reusable == (state is not State.WRITING)
+    assert ended.reusable == (state is not LeaseState.WRITING)
     assert leases.access_ended(ended).reusable
 
 
 def test_an_end_says_why() -> None:
-    granted = leases.grant(Terms(grant=5, stall=3), 0.0)
+    granted = leases.grant(LeaseTerms(grant=5, stall=3), 0.0)
 
     assert granted.message == ""
-    assert leases.end(granted, Outcome.FENCED).message == Outcome.FENCED.meaning
-    assert leases.end(granted, Outcome.FENCED, "its node went").message == "its node went"
+    assert leases.end(granted, TransferOutcome.FENCED).message == TransferOutcome.FENCED.meaning
+    assert leases.end(granted, TransferOutcome.FENCED, "its node went").message == "its node went"
     assert "within 5 s" in leases.tick(granted, 5.0).message
     assert "for 3 s" in leases.tick(leases.begin(granted, 0.0), 3.0).message
     complete = leases.finish(leases.begin(granted, 0.0), 0.0)
@@ -238,7 +244,7 @@ TIMES = st.floats(0, 100).map(lambda seconds: round(seconds, 3))
 
 @given(start=TIMES, now=TIMES)
 def test_each_state_has_its_own_limit(start: float, now: float) -> None:
-    terms = Terms(grant=5, stall=2, grace=0.5, max_grace=3)
+    terms = LeaseTerms(grant=5, stall=2, grace=0.5, max_grace=3)
     granted = leases.grant(terms, start)
     writing = leases.begin(granted, start)
     complete = leases.finish(writing, start)
@@ -246,7 +252,7 @@ def test_each_state_has_its_own_limit(start: float, now: float) -> None:
     for lease, limit in ((granted, start + 5), (writing, start + 2), (complete, start + 0.5)):
         assert lease.deadline == limit
         assert leases.due(lease, now) == (now >= limit)
-        assert not leases.due(leases.end(lease, Outcome.FENCED), now)
+        assert not leases.due(leases.end(lease, TransferOutcome.FENCED), now)
     assert leases.beat(writing, now).deadline == now + 2
     assert leases.beat(granted, now) == granted
     assert leases.beat(complete, now) == complete
@@ -255,36 +261,36 @@ def test_each_state_has_its_own_limit(start: float, now: float) -> None:
 
 @given(seconds=st.floats(0, 9), slack=st.sampled_from([0.0, 1.0, 5.0]))
 def test_a_complete_lease_is_held_for_its_grace_and_the_slack(seconds: float, slack: float) -> None:
-    terms = Terms(grant=5, stall=2, grace=0.5, max_grace=3)
+    terms = LeaseTerms(grant=5, stall=2, grace=0.5, max_grace=3)
     complete = leases.finish(leases.begin(leases.grant(terms, 0.0), 0.0), 10.0)
     ticked = leases.tick(complete, 10.0 + seconds, slack)
 
-    assert ticked.outcome is (Outcome.EXPIRED if 10.0 + seconds >= 13.0 + slack else None)
+    assert ticked.outcome is (TransferOutcome.EXPIRED if 10.0 + seconds >= 13.0 + slack else None)
 
 
 @given(asked=st.lists(st.floats(0, 1), max_size=12))
 def test_a_grace_is_never_extended_beyond_its_maximum(asked: list[float]) -> None:
-    lease = leases.finish(leases.begin(leases.grant(Terms(grace=1, max_grace=3), 0.0), 0.0), 10.0)
+    lease = leases.finish(leases.begin(leases.grant(LeaseTerms(grace=1, max_grace=3), 0.0), 0.0), 10.0)
     now = 10.0
     for count, seconds in enumerate(asked, start=1):
         now += seconds
         lease = leases.extend(lease, now)
         if now >= 13.0:
-            assert lease.outcome is Outcome.EXPIRED
+            assert lease.outcome is TransferOutcome.EXPIRED
             return
         assert lease.deadline == min(now + 1, 13.0)
         assert lease.extensions == count
 
 
-@pytest.mark.parametrize("state", [State.GRANTED, State.WRITING])
-def test_only_a_complete_lease_is_extended(state: State) -> None:
-    lease = leases.grant(Terms(), 0.0)
-    lease = leases.begin(lease, 0.0) if state is State.WRITING else lease
+@pytest.mark.parametrize("state", [LeaseState.GRANTED, LeaseState.WRITING])
+def test_only_a_complete_lease_is_extended(state: LeaseState) -> None:
+    lease = leases.grant(LeaseTerms(), 0.0)
+    lease = leases.begin(lease, 0.0) if state is LeaseState.WRITING else lease
 
     assert leases.extend(lease, 1000.0) == lease
 
 
 def test_a_grace_may_be_its_maximum_and_is_above_zero() -> None:
-    assert Terms(grace=2, max_grace=2).grace == 2
+    assert LeaseTerms(grace=2, max_grace=2).grace == 2
     with pytest.raises(BadRequestError, match="must be above 0"):
-        Terms(grace=0)
+        LeaseTerms(grace=0)

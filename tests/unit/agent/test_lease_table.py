@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from hawk_agent.errors import BlocksBusyError, LimitReachedError, RegionError, UnknownLeaseError
 from hawk_agent.layouts import Layout
-from hawk_agent.memory.region import Region
+from hawk_agent.memory.region import CacheRegion
 from hawk_agent.protocol import common_pb2 as pb
 from hawk_agent.streaming import lease as leases
-from hawk_agent.streaming.table import MAX_LEASES, MAX_TOMBSTONES, SLOT_BITS, Held, LeaseTable
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.streaming.table import MAX_ENDED, MAX_LEASES, SLOT_BITS, HeldLease, LeaseTable
+from hawk_agent.transfer.outcome import TransferOutcome
 from hawk_agent.transfer.translation import Selection
 
 if TYPE_CHECKING:
@@ -28,28 +28,30 @@ PAGES = Layout.parse("[s1] s0 d", {"s": 64, "s0": 16, "d": 4}, "float16")
 OWNERS = ("one engine", "another")
 
 
-def make_region() -> Region:
-    return Region("kv", "team/pool", "decode", "0", PAGES, mmap.mmap(-1, 4096), os.memfd_create("kv"), "kv-1")
+def make_region() -> CacheRegion:
+    return CacheRegion(
+        "kv", "team/pool", "decode", "0", PAGES, mmap.mmap(-1, 4096), os.memfd_create("kv"), "kv-1"
+    )
 
 
 @pytest.fixture
-def region() -> Iterator[Region]:
+def region() -> Iterator[CacheRegion]:
     made = make_region()
     yield made
     made.retire()
 
 
 def grant(
-    table: LeaseTable, region: Region, *blocks: int, owner: object = OWNERS[0], empty: bool = False
-) -> Held:
+    table: LeaseTable, region: CacheRegion, *blocks: int, owner: object = OWNERS[0], empty: bool = False
+) -> HeldLease:
     return table.grant(
-        region, Selection(PAGES, blocks), leases.Terms(grant=7),
+        region, Selection(PAGES, blocks), leases.LeaseTerms(grant=7),
         request="a request", verify=pb.VERIFY_ALWAYS, owner=owner, empty=empty,
     )  # fmt: skip
 
 
-def retire(table: LeaseTable, held: Held) -> None:
-    held.lease = leases.end(held.lease, Outcome.EXPIRED)
+def retire(table: LeaseTable, held: HeldLease) -> None:
+    held.lease = leases.end(held.lease, TransferOutcome.EXPIRED)
     table.retire(held)
 
 
@@ -62,7 +64,7 @@ STEPS = st.one_of(
 @given(steps=st.lists(STEPS, max_size=30))
 def test_blocks_have_one_holder_and_nothing_is_lost(steps: Sequence[tuple[str, object, object]]) -> None:
     region, table = make_region(), LeaseTable()
-    live: list[tuple[Held, set[int]]] = []
+    live: list[tuple[HeldLease, set[int]]] = []
     seen: set[int] = set()
     for what, argument, owner in steps:
         if what == "retire":
@@ -89,13 +91,13 @@ def test_blocks_have_one_holder_and_nothing_is_lost(steps: Sequence[tuple[str, o
     region.retire()
 
 
-def test_a_lease_holds_what_it_was_asked_for(region: Region) -> None:
+def test_a_lease_holds_what_it_was_asked_for(region: CacheRegion) -> None:
     table = LeaseTable(clock=lambda: 100.0)
     held = grant(table, region, 1, 2)
 
     assert (held.region, held.selection, held.owner) == (region, Selection(PAGES, (1, 2)), OWNERS[0])
     assert (held.request, held.verify, held.empty) == ("a request", pb.VERIFY_ALWAYS, False)
-    assert held.lease.state is leases.State.GRANTED
+    assert held.lease.state is leases.LeaseState.GRANTED
     assert held.lease.deadline == 107.0
     assert len(held.token) == 16
     assert held.began_at == 0.0
@@ -105,7 +107,7 @@ def test_a_lease_holds_what_it_was_asked_for(region: Region) -> None:
     assert table.get(held.id) is held
 
 
-def test_tokens_are_never_alike(region: Region) -> None:
+def test_tokens_are_never_alike(region: CacheRegion) -> None:
     table = LeaseTable()
 
     assert grant(table, region, 0).token != grant(table, region, 1).token
@@ -115,7 +117,7 @@ def test_the_clock_is_monotonic_unless_told() -> None:
     assert LeaseTable().clock is time.monotonic
 
 
-def test_a_slot_is_used_again_under_another_number(region: Region) -> None:
+def test_a_slot_is_used_again_under_another_number(region: CacheRegion) -> None:
     table = LeaseTable()
     first = grant(table, region, 0)
     retire(table, first)
@@ -126,7 +128,7 @@ def test_a_slot_is_used_again_under_another_number(region: Region) -> None:
     assert second.id != first.id
 
 
-def test_an_empty_lease_holds_no_blocks(region: Region) -> None:
+def test_an_empty_lease_holds_no_blocks(region: CacheRegion) -> None:
     table = LeaseTable()
     grant(table, region, 0)
     held = grant(table, region, 0, empty=True)
@@ -136,7 +138,7 @@ def test_an_empty_lease_holds_no_blocks(region: Region) -> None:
     assert region.users == 2
 
 
-def test_a_region_that_is_gone_costs_no_slot(region: Region) -> None:
+def test_a_region_that_is_gone_costs_no_slot(region: CacheRegion) -> None:
     table, gone = LeaseTable(), make_region()
     gone.retire()
     with pytest.raises(RegionError, match="is gone"):
@@ -147,7 +149,7 @@ def test_a_region_that_is_gone_costs_no_slot(region: Region) -> None:
 
 
 @pytest.mark.parametrize("used_before", [False, True])
-def test_a_refusal_changes_nothing(region: Region, used_before: bool) -> None:
+def test_a_refusal_changes_nothing(region: CacheRegion, used_before: bool) -> None:
     table = LeaseTable()
     if used_before:
         retire(table, grant(table, region, 1))
@@ -164,13 +166,13 @@ def test_a_refusal_changes_nothing(region: Region, used_before: bool) -> None:
     assert [grant(table, region, block).slot for block in (1, 2)] == [1, 2]
 
 
-def test_a_lease_retires_once_and_only_after_access_has_ended(region: Region) -> None:
+def test_a_lease_retires_once_and_only_after_access_has_ended(region: CacheRegion) -> None:
     table = LeaseTable()
     held = grant(table, region, 0)
     held.lease = leases.begin(held.lease, 0.0)
     with pytest.raises(AssertionError, match="after remote access has ended"):
         table.retire(held)
-    held.lease = leases.access_ended(leases.end(held.lease, Outcome.FENCED))
+    held.lease = leases.access_ended(leases.end(held.lease, TransferOutcome.FENCED))
     table.retire(held)
     table.retire(held)
 
@@ -178,7 +180,7 @@ def test_a_lease_retires_once_and_only_after_access_has_ended(region: Region) ->
     assert [grant(table, region, block).slot for block in (0, 1)] == [0, 1]
 
 
-def test_leases_have_a_limit_that_is_said(region: Region) -> None:
+def test_leases_have_a_limit_that_is_said(region: CacheRegion) -> None:
     table = LeaseTable()
     held = [grant(table, region, block) for block in range(MAX_LEASES)]
     with pytest.raises(LimitReachedError, match=f"{MAX_LEASES} leases"):
@@ -188,10 +190,10 @@ def test_leases_have_a_limit_that_is_said(region: Region) -> None:
     assert grant(table, region, MAX_LEASES).slot == held[7].slot
 
 
-def test_the_last_leases_that_ended_stay_known(region: Region) -> None:
+def test_the_last_leases_that_ended_stay_known(region: CacheRegion) -> None:
     table = LeaseTable()
     ended = []
-    for _ in range(MAX_TOMBSTONES + 1):
+    for _ in range(MAX_ENDED + 1):
         ended.append(grant(table, region, 0))
         retire(table, ended[-1])
     with pytest.raises(UnknownLeaseError, match=f"lease {ended[0].id} isn't known"):
@@ -200,15 +202,15 @@ def test_the_last_leases_that_ended_stay_known(region: Region) -> None:
     assert all(table.get(held.id) is held for held in ended[1:])
 
 
-async def test_who_waits_for_a_lease_sees_the_state_that_it_waits_for(region: Region) -> None:
+async def test_who_waits_for_a_lease_sees_the_state_that_it_waits_for(region: CacheRegion) -> None:
     held = grant(LeaseTable(), region, 0)
     waiting = [asyncio.create_task(held.until(lambda: held.lease.state.ended)) for _ in range(2)]
     await asyncio.sleep(0)
     held.update(leases.begin(held.lease, 0.0))
     await asyncio.sleep(0)
     assert not any(task.done() for task in waiting)
-    held.update(leases.end(held.lease, Outcome.FENCED))
+    held.update(leases.end(held.lease, TransferOutcome.FENCED))
 
     await asyncio.wait_for(asyncio.gather(*waiting), 60)
-    assert held.lease.state is leases.State.FENCED
+    assert held.lease.state is leases.LeaseState.FENCED
     await asyncio.wait_for(held.until(lambda: True), 60)

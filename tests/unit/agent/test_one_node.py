@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hawk_agent.errors import PeerError
-from hawk_agent.service.links import State
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.service.links import LinkState
+from hawk_agent.transfer.outcome import TransferOutcome
 
 from .house import GEOMETRY, ROWS, TILE, TILES, House, off, open_cache, translated
 
@@ -28,10 +28,10 @@ async def test_kv_goes_from_one_engine_to_another_of_the_same_agent(house: House
     for cache in (source, destination):
         cache.close()
 
-    assert (sent.outcome, sent.transport) == (Outcome.SUCCESS, "shm")
+    assert (sent.outcome, sent.transport) == (TransferOutcome.SUCCESS, "shm")
     assert arrived == expected
     [link] = agent.links.facts()
-    assert (link.node, link.state) == ("one", State.VERIFIED)
+    assert (link.node, link.state) == ("one", LinkState.VERIFIED)
 
 
 async def test_an_agent_that_is_not_its_own_peer_hands_over_nothing(house: House) -> None:

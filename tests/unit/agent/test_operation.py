@@ -14,9 +14,9 @@ from hawk_agent import errors
 from hawk_agent.kube import publisher, status
 from hawk_agent.layouts import Layout
 from hawk_agent.protocol import peer_pb2
-from hawk_agent.service.handshake import Problem
+from hawk_agent.service.handshake import LinkProblem
 from hawk_agent.service.http import HttpServer
-from hawk_agent.service.links import Facts, State
+from hawk_agent.service.links import LinkFacts, LinkState
 from hawk_agent.service.settings import AgentSettings
 from hawk_api.reasons import Reason
 from hawk_api.settings import SettingsError
@@ -44,11 +44,13 @@ class FakeRegion:
     nbytes: int = 2**60
 
 
-def links(count: int) -> list[Facts]:
-    problem = Problem(Reason.PEER_UNREACHABLE, "€" * 3000)
-    down = [Facts(f"{i:03}-{'x' * 200}", "a:1", "", State.DOWN, "", problem) for i in range(count // 2)]
+def links(count: int) -> list[LinkFacts]:
+    problem = LinkProblem(Reason.PEER_UNREACHABLE, "€" * 3000)
+    down = [
+        LinkFacts(f"{i:03}-{'x' * 200}", "a:1", "", LinkState.DOWN, "", problem) for i in range(count // 2)
+    ]
     return down + [
-        Facts(f"{i:03}", "a:1", "e", State.VERIFIED, "shm", None) for i in range(count // 2, count)
+        LinkFacts(f"{i:03}", "a:1", "e", LinkState.VERIFIED, "shm", None) for i in range(count // 2, count)
     ]
 
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hawk_agent.client import Engine, layer_events
+from hawk_agent.client import AgentClient, layer_events
 from hawk_agent.errors import PeerError
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.outcome import TransferOutcome
 
 from .house import GEOMETRY, ROWS, TILE, TILES, Cache, House, eventually, off
 from .test_peers import child, spawn
 
 if TYPE_CHECKING:
-    from hawk_agent.client import Lease, Transfer
+    from hawk_agent.client import LeaseHandle, Transfer
 
 __all__ = ["child"]
 
@@ -32,7 +32,7 @@ SIZES = GEOMETRY | {"b": 40, "s": 16}
 
 async def complete(
     source: Cache, destination: Cache, slot: int, grace: float = 0.2
-) -> tuple[Lease, Transfer]:
+) -> tuple[LeaseHandle, Transfer]:
     """A transfer whose bytes are all in place, and that nobody has acknowledged."""
     windows = {"b": (slot, slot + 1)}
     events = layer_events(6)
@@ -47,9 +47,9 @@ async def complete(
     return lease, transfer
 
 
-async def acknowledged(destination: Cache, made: list[tuple[Lease, Transfer]]) -> None:
+async def acknowledged(destination: Cache, made: list[tuple[LeaseHandle, Transfer]]) -> None:
     ends = await asyncio.gather(*(off(destination.engine.acknowledge, lease) for lease, _ in made))
-    assert {end.outcome for end in ends} == {Outcome.SUCCESS}
+    assert {end.outcome for end in ends} == {TransferOutcome.SUCCESS}
 
 
 def free_port() -> int:
@@ -94,7 +94,7 @@ async def test_a_pause_of_seconds_loses_no_outcome_and_keeps_nothing(
     npu_address = f"127.0.0.1:{free_port()}"
     child["npu"] = await spawn(house, "npu", transport, listen=npu_address)
     child["gpu"] = await spawn(house, "gpu", transport, f"npu={npu_address}")
-    engines = {node: await off(Engine, house.folder / f"{node}.sock") for node in child}
+    engines = {node: await off(AgentClient, house.folder / f"{node}.sock") for node in child}
     source = await house.cache(engines["gpu"], "kv", ROWS, SIZES, "prefill")
     destination = await house.cache(engines["npu"], "kv", TILES, SIZES | TILE, "decode")
     await wired(source, destination)
@@ -110,7 +110,7 @@ async def test_a_pause_of_seconds_loses_no_outcome_and_keeps_nothing(
         await acknowledged(destination, made)
     reports = await asyncio.gather(*(off(transfer.result, 30) for _, transfer in made))
 
-    assert [report.outcome for report in reports] == [Outcome.SUCCESS] * 40
+    assert [report.outcome for report in reports] == [TransferOutcome.SUCCESS] * 40
     for node, held in before.items():
         assert await settled(child[node].pid, held + OTHERS) <= held + OTHERS, open_files(child[node].pid)
     for engine in engines.values():
@@ -134,7 +134,7 @@ async def wired(source: Cache, destination: Cache) -> None:
                 break
     await off(destination.engine.wait, lease, 5)
     await off(destination.engine.acknowledge, lease)
-    assert (await off(transfer.result)).outcome is Outcome.SUCCESS
+    assert (await off(transfer.result)).outcome is TransferOutcome.SUCCESS
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -149,7 +149,7 @@ async def test_unwiring_a_peer_lets_its_transfers_end_as_they_would(house: House
     await acknowledged(destination, made)
     reports = await asyncio.gather(*(off(transfer.result, 30) for _, transfer in made))
 
-    assert [report.outcome for report in reports] == [Outcome.SUCCESS] * 20
+    assert [report.outcome for report in reports] == [TransferOutcome.SUCCESS] * 20
     assert not house.agents["gpu"].sends.running
     assert house.region("gpu").users == house.region("npu").users == 0
 

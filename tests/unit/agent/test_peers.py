@@ -15,14 +15,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from hawk_agent.client import Engine, Transfer, layer_events
+from hawk_agent.client import AgentClient, Transfer, layer_events
 from hawk_agent.errors import HandshakeRefusedError, LinkDownError, PeerError, TransferFailedError
 from hawk_agent.identity import Files
 from hawk_agent.protocol import common_pb2, engine_pb2, peer_pb2
 from hawk_agent.service import handshake
-from hawk_agent.service.links import State
+from hawk_agent.service.links import LinkState
 from hawk_agent.service.settings import PeerAddress
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.outcome import TransferOutcome
 from hawk_api.addresses import parse
 from hawk_api.certificates import server_name
 from hawk_api.reasons import Reason
@@ -54,7 +54,7 @@ async def success(source: Cache, destination: Cache) -> None:
     transfer = await off(source.engine.push, lease.ticket, "kv", 2, all_complete=True)
     await off(destination.engine.wait, lease, 5)
     await off(destination.engine.acknowledge, lease)
-    assert (await off(transfer.result)).outcome is Outcome.SUCCESS
+    assert (await off(transfer.result)).outcome is TransferOutcome.SUCCESS
     assert bytes(destination.memory) == translated(source, destination)
 
 
@@ -64,7 +64,7 @@ async def test_a_restart_at_the_same_address_is_noticed_and_wired_again(house: H
     old = await off(destination.engine.reserve, "kv", "r1")
     address = house.agents["npu"].address
     await house.stop("npu")
-    await eventually(lambda: house.agents["gpu"].links.facts()[0].state is State.DOWN)
+    await eventually(lambda: house.agents["gpu"].links.facts()[0].state is LinkState.DOWN)
     with pytest.raises(LinkDownError, match="the link to npu is down"):
         await off(source.engine.push, old.ticket, "kv", all_complete=True)
     await house.agent("npu", listen=address, transports=(transport,))
@@ -108,7 +108,7 @@ async def test_a_sender_that_is_killed_leaves_no_block_behind(
     """The prefill node dies in the middle of a transfer."""
     agent = await house.agent("npu", transports=(transport,))
     child["gpu"] = await spawn(house, "gpu", transport, f"npu={agent.address}")
-    engine = await off(Engine, house.folder / "gpu.sock")
+    engine = await off(AgentClient, house.folder / "gpu.sock")
     source = await house.cache(engine, "kv", ROWS, GEOMETRY, "prefill")
     destination = await house.cache(await house.engine("npu"), "kv", TILES, GEOMETRY | TILE, "decode")
     lease, events = await off(destination.engine.reserve, "kv", "r1"), layer_events(6)
@@ -123,7 +123,7 @@ async def test_a_sender_that_is_killed_leaves_no_block_behind(
         os.close(event)
     await off(engine.close)
 
-    assert caught.value.outcome is Outcome.PEER_LOST
+    assert caught.value.outcome is TransferOutcome.PEER_LOST
     assert len(agent.table) == 0
     await off(destination.engine.reserve, "kv", "r2")
 
@@ -133,7 +133,7 @@ async def test_a_receiver_killed_unacknowledged_is_fenced_and_the_source_may_be_
 ) -> None:
     agent = await house.agent("gpu", transports=("tcp",))
     child["npu"] = await spawn(house, "npu", "tcp")
-    engine = await off(Engine, house.folder / "npu.sock")
+    engine = await off(AgentClient, house.folder / "npu.sock")
     source = await house.cache(await house.engine("gpu"), "kv", ROWS, GEOMETRY, "prefill")
     destination = await house.cache(engine, "kv", TILES, GEOMETRY | TILE, "decode")
     lease = await off(engine.reserve, "kv", "r1")
@@ -145,7 +145,7 @@ async def test_a_receiver_killed_unacknowledged_is_fenced_and_the_source_may_be_
     result = await off(transfer.result)
     await off(engine.close)
 
-    assert result.outcome is Outcome.PEER_LOST
+    assert result.outcome is TransferOutcome.PEER_LOST
     assert result.may_resend
     assert result.nbytes == len(destination.memory) == len(source.memory)
 
@@ -214,7 +214,7 @@ async def test_an_agent_of_another_protocol_is_refused_with_both_numbers(house: 
     old.identity.protocol = 0
     links = house.agents["gpu"].links
     links.wire([PeerAddress(old.address, "npu")])
-    await eventually(lambda: links.facts()[0].state is State.REFUSED)
+    await eventually(lambda: links.facts()[0].state is LinkState.REFUSED)
 
     assert "protocol 0" in str(links.facts()[0].problem)
     assert links.facts()[0].problem.reason is Reason.AGENT_INCOMPATIBLE  # type: ignore[union-attr]
@@ -227,7 +227,7 @@ async def test_an_address_that_answers_as_another_node_is_refused(house: House) 
     await house.agent("npu")
     links = house.agents["gpu"].links
     links.wire([PeerAddress(house.agents["npu"].address, "tpu")])
-    await eventually(lambda: links.facts()[0].state is State.REFUSED)
+    await eventually(lambda: links.facts()[0].state is LinkState.REFUSED)
 
     assert "answers as node npu, tpu was meant" in str(links.facts()[0].problem)
 
@@ -304,7 +304,7 @@ async def test_mutual_tls_lets_in_whom_the_certificate_names_and_nobody_else(hou
     plain = await house.agent("plain")
     for agent in (liar, plain):
         agent.links.wire([npu])
-    await eventually(lambda: liar.links.facts()[0].state is State.REFUSED)
+    await eventually(lambda: liar.links.facts()[0].state is LinkState.REFUSED)
     assert liar.links.facts()[0].problem.reason is Reason.NOT_TRUSTED  # type: ignore[union-attr]
     await eventually(lambda: "UNAVAILABLE" in str(plain.links.facts()[0].problem))
 

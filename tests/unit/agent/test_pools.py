@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_agent.protocol import common_pb2, engine_pb2
-from hawk_agent.service.pools import IDLE_SECONDS, NOTHING, PoolTerms, Usage, parse
-from hawk_agent.streaming.lease import Terms
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.service.pools import IDLE_SECONDS, NOTHING, ReservationDefaults, Usage, parse_pools
+from hawk_agent.streaming.lease import LeaseTerms
+from hawk_agent.transfer.outcome import TransferOutcome
 
 from .house import GEOMETRY, ROWS, eventually, house, off
 
@@ -18,7 +18,7 @@ SECONDS = st.floats(0.001, 100)
 
 
 def test_the_spec_is_read_as_far_as_it_says_something():
-    found = parse(
+    found = parse_pools(
         {
             "pools": [
                 {
@@ -35,16 +35,16 @@ def test_the_spec_is_read_as_far_as_it_says_something():
     )
 
     assert found == {
-        "ns/a": PoolTerms(0.5, 10.0, common_pb2.VERIFY_SAMPLED, "Recompute", frozenset({"decode"})),
+        "ns/a": ReservationDefaults(0.5, 10.0, common_pb2.VERIFY_SAMPLED, "Recompute", frozenset({"decode"})),
         "ns/b": NOTHING,
     }
-    assert parse({}) == {}
+    assert parse_pools({}) == {}
 
 
 @given(st.none() | SECONDS, st.none() | SECONDS, st.just(0.0) | SECONDS)
 def test_a_reservation_comes_before_the_pool_and_the_pool_before_the_agent(grace, most, asked):
-    default = Terms(grace=0.2, max_grace=30.0)
-    made = PoolTerms(grace, most).over(default, asked, 0.0)
+    default = LeaseTerms(grace=0.2, max_grace=30.0)
+    made = ReservationDefaults(grace, most).over(default, asked, 0.0)
 
     assert made.grace == (asked or grace or default.grace)
     assert made.max_grace == max(most or default.max_grace, made.grace)
@@ -56,7 +56,7 @@ def region(name: str, group: str, users: int = 0) -> SimpleNamespace:
 
 
 def test_only_memory_that_is_asked_about_is_reported_and_transfer_after_transfer_is_one_report():
-    pools = {"ns/a": PoolTerms(draining=frozenset({"d"}))}
+    pools = {"ns/a": ReservationDefaults(draining=frozenset({"d"}))}
     regions = [region("1", "p", users=1), region("2", "d", users=1)]
     usage = Usage()
 
@@ -77,7 +77,7 @@ def test_only_memory_that_is_asked_about_is_reported_and_transfer_after_transfer
 
 def test_what_is_asked_about_for_the_first_time_is_not_idle_before_it_was_watched():
     usage = Usage()
-    pools = {"ns/a": PoolTerms(draining=frozenset({"d"}))}
+    pools = {"ns/a": ReservationDefaults(draining=frozenset({"d"}))}
 
     usage.look([region("2", "d")], pools, 5.0)
     assert usage.busy == {"2": True}
@@ -91,7 +91,7 @@ async def test_a_reservation_takes_the_pool_s_terms_and_keeps_drained_memory_bus
         decode = await built.cache(await built.engine("npu"), "kv", ROWS, GEOMETRY, "decode")
         changes = []
         agent.on_change = lambda: changes.append(dict(agent.usage.busy))
-        agent.pools.terms = parse(
+        agent.pools.terms = parse_pools(
             {"pools": [{"pool": "default/llama", "grace": "700ms", "verify": "Off", "onFailure": "Fail"}]}
         )
         lease = await off(decode.engine.reserve, "kv", "r1")
@@ -105,9 +105,9 @@ async def test_a_reservation_takes_the_pool_s_terms_and_keeps_drained_memory_bus
 
         assert changes == [], "nobody asks: nothing is told"
         [region] = agent.regions
-        agent.pools.terms = {"default/llama": PoolTerms(draining=frozenset({"decode"}))}
+        agent.pools.terms = {"default/llama": ReservationDefaults(draining=frozenset({"decode"}))}
         await eventually(lambda: agent.usage.busy == {region.identity: True})
         await off(decode.engine.release, lease)
-        await agent.receiver.end(next(agent.table.live()), Outcome.ABORTED_BY_RECEIVER)
+        await agent.receiver.end(next(agent.table.live()), TransferOutcome.ABORTED_BY_RECEIVER)
         await eventually(lambda: agent.usage.busy == {region.identity: False})
         assert changes == [{region.identity: True}, {region.identity: False}]

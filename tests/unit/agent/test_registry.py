@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hawk_agent.errors import BadRequestError
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.outcome import TransferOutcome
 from hawk_agent.transports.registry import TransportRegistry
 from tests.support.mock_transport import MockTransport
 from tests.unit.agent.house import House, off, translated
@@ -58,7 +58,7 @@ async def test_a_transport_of_another_package_carries_a_transfer(
     await off(destination.engine.acknowledge, lease)
     sent = await off(transfer.result)
 
-    assert (sent.outcome, sent.transport) == (Outcome.SUCCESS, "pigeon")
+    assert (sent.outcome, sent.transport) == (TransferOutcome.SUCCESS, "pigeon")
     assert bytes(destination.memory) == translated(source, destination)
 
 

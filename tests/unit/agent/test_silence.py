@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hawk_agent.service.links import State
+from hawk_agent.service.links import LinkState
 from hawk_agent.service.settings import PeerAddress
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.outcome import TransferOutcome
 
 from .house import GEOMETRY, ROWS, TILE, TILES, House, eventually, house, off, region_of
 
@@ -62,7 +62,7 @@ class Hole:
         target.close()
 
 
-def state(built: House) -> State:
+def state(built: House) -> LinkState:
     [facts] = built.agents["gpu"].links.facts()
     return facts.state
 
@@ -86,18 +86,18 @@ async def test_a_swallowed_link_is_lost_its_transfer_ends_and_it_is_proved_again
 
             hole.open.clear()
             result = await off(transfer.result)
-            assert result.outcome in {Outcome.PEER_LOST, Outcome.TIMED_OUT}
+            assert result.outcome in {TransferOutcome.PEER_LOST, TransferOutcome.TIMED_OUT}
             await eventually(lambda: len(npu.table) == 0, 30)
             assert region_of(npu).users == region_of(gpu).users == 0
-            await eventually(lambda: state(built) is State.DOWN, 30)
+            await eventually(lambda: state(built) is LinkState.DOWN, 30)
 
             hole.open.set()
-            await eventually(lambda: state(built) is State.VERIFIED, 30)
+            await eventually(lambda: state(built) is LinkState.VERIFIED, 30)
             again = await off(destination.engine.reserve, "kv", "again")
             moved = await off(source.engine.push, again.ticket, "kv", all_complete=True)
             await off(destination.engine.wait, again, 5)
             await off(destination.engine.acknowledge, again)
-            assert (await off(moved.result)).outcome is Outcome.SUCCESS
+            assert (await off(moved.result)).outcome is TransferOutcome.SUCCESS
             for event in events:
                 os.close(event)
         finally:

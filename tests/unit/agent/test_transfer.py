@@ -7,7 +7,7 @@ import os
 import pytest
 
 from hawk_agent.client import layer_events
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.outcome import TransferOutcome
 from tests.unit.agent.house import House, off, translated
 
 TRANSPORTS = ["shm", "tcp"]
@@ -23,7 +23,7 @@ async def test_bytes_arrive_translated_and_both_sides_say_success(house: House, 
     sent = await off(transfer.result)
 
     assert layers.complete
-    assert (sent.outcome, received.outcome) == (Outcome.SUCCESS, Outcome.SUCCESS)
+    assert (sent.outcome, received.outcome) == (TransferOutcome.SUCCESS, TransferOutcome.SUCCESS)
     assert bytes(destination.memory) == translated(source, destination)
     assert sent.nbytes == received.nbytes == len(source.memory)
     assert sent.digest == received.digest != b""
@@ -50,6 +50,6 @@ async def test_layers_stream_as_their_events_fire(house: House, transport: str) 
 
     assert (first.present, first.complete) == (2, False)
     assert last.complete
-    assert result.outcome is Outcome.SUCCESS
+    assert result.outcome is TransferOutcome.SUCCESS
     assert result.hidden_share >= 1 / 3
     assert bytes(destination.memory) == translated(source, destination)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.outcome import TransferOutcome
 from hawk_api.v1alpha1 import Engine
 from hawk_api.validation import validate
 from hawk_operator.traffic.presets import PRESETS
@@ -60,7 +60,7 @@ async def test_the_transport_moves_bytes_between_two_agents(tmp_path: Path, monk
         await off(destination.engine.acknowledge, lease)
         sent = await off(transfer.result)
 
-        assert (sent.outcome, sent.transport) == (Outcome.SUCCESS, "pigeon")
+        assert (sent.outcome, sent.transport) == (TransferOutcome.SUCCESS, "pigeon")
         assert bytes(destination.memory) == translated(source, destination)
 
 

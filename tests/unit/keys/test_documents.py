@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hawk_agent.metrics import Metrics
-from hawk_agent.plans import Limits
+from hawk_agent.metrics import AgentMetrics
+from hawk_agent.plans import RequestLimits
 from hawk_agent.service.settings import AgentSettings
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.outcome import TransferOutcome
 from hawk_agent.transports import nixl
 from hawk_agent.transports.verbs import (
     errors,
@@ -43,8 +43,8 @@ def test_the_examples_run():
         (r"lease is at most (\d+) ranges a rail", fence.MOST_WINDOWS),
         (r"(\d+) requests are in flight a rail", lane.DEPTH),
         (r"a chain of up to (\d+)\s", posting.CHAIN),
-        (r"so (\d+) pieces and a header", Limits().key_entries),
-        (r"16-bit field: ([\d,]+) at most", Limits().key_stride_bytes),
+        (r"so (\d+) pieces and a header", RequestLimits().key_entries),
+        (r"16-bit field: ([\d,]+) at most", RequestLimits().key_stride_bytes),
         (r"one work request of ([\d,]+) bytes", mlx5_model._WQE_BYTES),
         (r"the driver sets (\d+) aside", mlx5_model._RESERVED_BYTES),
         (r"slot \((\d)\)", immediate.SLOTS.bit_length() - 1),
@@ -63,12 +63,12 @@ def test_a_number_is_the_products(said, number):
 
 
 def test_every_strategy_fence_and_outcome_has_its_name():
-    for way in strategy.Way:
+    for way in strategy.VerbsStrategy:
         assert f"`{way.value}`" in TEXT
-    for kind in fence.Kind:
+    for kind in fence.FenceKind:
         assert f"`{kind.value}`" in TEXT
-    assert Outcome.TRANSPORT_FAILED.label in TEXT
-    assert Outcome.PEER_LOST.label in TEXT
+    assert TransferOutcome.TRANSPORT_FAILED.label in TEXT
+    assert TransferOutcome.PEER_LOST.label in TEXT
 
 
 def test_every_error_in_the_table_is_a_class_with_that_reason():
@@ -82,7 +82,7 @@ def test_every_error_in_the_table_is_a_class_with_that_reason():
 
 
 def test_every_metric_is_exported():
-    exported = {family.name for family in Metrics().registry.collect()}
+    exported = {family.name for family in AgentMetrics().registry.collect()}
 
     for name in set(re.findall(r"hawk_agent_\w+", TEXT)):
         assert name.removesuffix("_total") in exported, name
@@ -90,9 +90,15 @@ def test_every_metric_is_exported():
 
 def test_the_access_flags_are_those_of_each_role():
     assert registration.GATHERED == 0
-    assert registration.PULLED is registration.Access.REMOTE_READ
-    assert registration.DESTINATION == registration.Access.LOCAL_WRITE | registration.Access.REMOTE_WRITE
-    assert registration.WINDOWED == registration.Access.LOCAL_WRITE | registration.Access.BIND
+    assert registration.PULLED is registration.AccessFlags.IBV_ACCESS_REMOTE_READ
+    assert (
+        registration.DESTINATION
+        == registration.AccessFlags.IBV_ACCESS_LOCAL_WRITE | registration.AccessFlags.IBV_ACCESS_REMOTE_WRITE
+    )
+    assert (
+        registration.WINDOWED
+        == registration.AccessFlags.IBV_ACCESS_LOCAL_WRITE | registration.AccessFlags.IBV_ACCESS_MW_BIND
+    )
 
 
 def test_every_option_and_command_is_there():

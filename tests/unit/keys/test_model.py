@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from hawk_agent.errors import TransportError
 from hawk_agent.layouts import Layout, compile_nest
-from hawk_agent.plans import Limits, key_plans
+from hawk_agent.plans import RequestLimits, key_plans
 from hawk_agent.transports.verbs import mlx5_model
-from hawk_agent.transports.verbs.mlx5_keys import End, streams
+from hawk_agent.transports.verbs.mlx5_keys import KeyedMemory, streams
 from tests.unit.layouts.oracle import translate
 from tests.unit.layouts.strategies import DTYPES, layout, pairs
 
@@ -17,15 +17,15 @@ GUARD = 64  # elements of sentinel on each side of the destination
 
 
 @st.composite
-def bounds(draw) -> Limits:
+def bounds(draw) -> RequestLimits:
     """Cards that hold few pieces a key, or cut messages at odd places."""
-    return Limits(
+    return RequestLimits(
         key_entries=draw(st.sampled_from([2, 3, 7, 51])),
         max_message_bytes=draw(st.sampled_from([1, 33, 4096, 1 << 30])),
     )
 
 
-def check(pair, dtype: str, seed: int, limits: Limits) -> None:
+def check(pair, dtype: str, seed: int, limits: RequestLimits) -> None:
     """Execute each plan that isn't refused: bytes, sentinels and counts."""
     source, destination = pair
     kind = DTYPES[dtype]
@@ -89,7 +89,7 @@ def test_the_plans_that_the_documents_name_move_the_right_bytes(source, target, 
     ]
     expected, actual = np.full((2, nest.destination.nbytes), 0xEE, np.uint8)
     nest.run(data, expected, source_blocks=tables[0], destination_blocks=tables[1])
-    (plan,) = [plan for plan in key_plans(nest, Limits()) if plan.name == name]
+    (plan,) = [plan for plan in key_plans(nest, RequestLimits()) if plan.name == name]
     done = mlx5_model.execute(plan, nest, data, actual, tuple(tables))
 
     assert np.array_equal(actual, expected)
@@ -97,7 +97,7 @@ def test_the_plans_that_the_documents_name_move_the_right_bytes(source, target, 
     assert done.source_keys + done.destination_keys > 0
 
 
-def wide(limits: Limits):
+def wide(limits: RequestLimits):
     """Token-major to NZ: a token's step is 2 bytes for each of 128 features and so many heads."""
     sizes = {"h": 256, "s": 3, "d": 128}
     nest = compile_nest(Layout.preset("token-major", sizes), Layout.preset("nz", sizes)).window("h", 0, 2)
@@ -105,7 +105,7 @@ def wide(limits: Limits):
 
 
 def test_a_stride_of_seventeen_bits_is_refused_before_anything_is_made():
-    nest, plan = wide(Limits())
+    nest, plan = wide(RequestLimits())
 
     assert plan.refused == "a stride of 65536 bytes; the device takes 65535 at most"
     with pytest.raises(TransportError, match="strided keys: a stride of 65536 bytes"):
@@ -113,7 +113,7 @@ def test_a_stride_of_seventeen_bits_is_refused_before_anything_is_made():
 
 
 def test_were_it_not_refused_the_card_would_move_other_bytes():
-    nest, plan = wide(Limits(key_stride_bytes=1 << 20))
+    nest, plan = wide(RequestLimits(key_stride_bytes=1 << 20))
     data = np.random.default_rng(2).integers(0, 256, nest.source.nbytes, np.uint8)
     expected, actual = np.zeros((2, nest.destination.nbytes), np.uint8)
     nest.run(data, expected)
@@ -128,14 +128,14 @@ def test_more_pieces_than_a_work_request_carries_are_refused_by_plan_and_card():
     )
     rows = Layout.parse("s d", {"s": 64, "d": 32})
     tall = compile_nest(rows, Layout.parse("s1 d1 s0 d0", {"s": 64, "d": 32, "s0": 64, "d0": 16}))
-    interleaved = key_plans(tall, Limits())[1]
-    unchecked = key_plans(tall, Limits(key_entries=64))[1]
+    interleaved = key_plans(tall, RequestLimits())[1]
+    unchecked = key_plans(tall, RequestLimits(key_entries=64))[1]
 
-    assert key_plans(nest, Limits())[0].refused == ""
+    assert key_plans(nest, RequestLimits())[0].refused == ""
     assert interleaved.refused == "64 entries in turn; the device takes 51 at most"
     with pytest.raises(TransportError, match="64 entries; the work request takes 51"):
         mlx5_model.execute(
-            unchecked, tall, bytes(rows.nbytes), bytearray(rows.nbytes), limits=Limits(key_entries=64)
+            unchecked, tall, bytes(rows.nbytes), bytearray(rows.nbytes), limits=RequestLimits(key_entries=64)
         )
 
 
@@ -143,11 +143,11 @@ def test_a_piece_in_two_registrations_is_refused_with_the_remedy():
     sizes = {"h": 2, "s": 64, "d": 32}
     nest = compile_nest(Layout.preset("row-major", sizes), Layout.preset("nz", sizes))
     cut = nest.source.nbytes // 4
-    source = End(0x10000, lambda offset: 1 + (offset >= cut))
-    plan = key_plans(nest, Limits())[0]
+    source = KeyedMemory(0x10000, lambda offset: 1 + (offset >= cut))
+    plan = key_plans(nest, RequestLimits())[0]
 
     with pytest.raises(TransportError, match=r"two registrations.*in larger parts"):
-        list(streams(plan, source, End(0x20000, lambda _: 9)))
+        list(streams(plan, source, KeyedMemory(0x20000, lambda _: 9)))
 
 
 def test_a_card_refuses_what_a_key_does_not_allow():
@@ -177,19 +177,19 @@ def test_a_stride_is_refused_exactly_where_the_card_would_move_other_bytes(strid
     data = np.random.default_rng(stride).integers(0, 256, nest.source.nbytes, np.uint8)
     expected, actual = np.zeros((2, nest.destination.nbytes), np.uint8)
     nest.run(data, expected)
-    unchecked = key_plans(nest, Limits(key_stride_bytes=1 << 30))[0]
+    unchecked = key_plans(nest, RequestLimits(key_stride_bytes=1 << 30))[0]
     mlx5_model.execute(unchecked, nest, data, actual)
 
-    assert (key_plans(nest, Limits())[0].refused == "") is np.array_equal(actual, expected)
+    assert (key_plans(nest, RequestLimits())[0].refused == "") is np.array_equal(actual, expected)
 
 
 def test_pieces_of_a_list_may_lie_in_several_registrations():
     sizes = {"l": 1, "c": 1, "h": 2, "s": 80, "d": 16}
     nest = compile_nest(Layout.preset("pages-hnd", sizes), Layout.preset("row-major", sizes))
-    (plan,) = [plan for plan in key_plans(nest, Limits()) if plan.name == "list"]
+    (plan,) = [plan for plan in key_plans(nest, RequestLimits()) if plan.name == "list"]
     page = nest.pages[0]
-    source = End(0x10000, lambda offset: 1 + offset // page, np.array([3, 0, 4, 1, 2]), page)
-    first = next(streams(plan, source, End(0x20000, lambda _: 9)))
+    source = KeyedMemory(0x10000, lambda offset: 1 + offset // page, np.array([3, 0, 4, 1, 2]), page)
+    first = next(streams(plan, source, KeyedMemory(0x20000, lambda _: 9)))
 
     assert first.source.registration.entries["lkey"].tolist() == [4, 1, 5, 2, 3]
     assert first.source.registration.max_entries == 5

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from hawk_agent.layouts import Layout, LayoutError, compile_nest
-from hawk_agent.plans import Costs, Limits, keeping, key_plans, strategies
-from hawk_agent.transports.verbs.mlx5_keys import End, streams
+from hawk_agent.plans import Costs, RequestLimits, keeping, key_plans, strategies
+from hawk_agent.transports.verbs.mlx5_keys import KeyedMemory, streams
 
 BIG = {"l": 80, "c": 2, "h": 8, "d": 128}
 
@@ -18,8 +18,8 @@ def nest(source: str, target: str, tokens: int = 32768, **sizes):
     return compile_nest(Layout.preset(source, both), Layout.preset(target, both))
 
 
-def plan_of(found, name: str, limits: Limits | None = None):
-    return next(plan for plan in key_plans(found, limits or Limits()) if plan.name == name)
+def plan_of(found, name: str, limits: RequestLimits | None = None):
+    return next(plan for plan in key_plans(found, limits or RequestLimits()) if plan.name == name)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,9 @@ def test_the_streams_of_70b_are_as_many_as_the_plan_counts(target, writes, keys,
     """Counted one by one: every write, every registration, and every byte."""
     found = nest("row-major", target)
     done = [0, 0, 0, 0]
-    for stream in streams(plan_of(found, "strided"), End(0, lambda _: 1), End(0, lambda _: 2)):
+    for stream in streams(
+        plan_of(found, "strided"), KeyedMemory(0, lambda _: 1), KeyedMemory(0, lambda _: 2)
+    ):
         remote = stream.destination.registration is not None
         added = (
             len(list(stream.writes())),
@@ -47,8 +49,8 @@ def test_pages_go_as_one_write_each_through_sixteen_pieces():
     found = nest("pages-hnd", "tiles-16x16")
     plan = plan_of(found, "interleaved")
     table = np.arange(2048)[::-1].copy()
-    end = End(0x1000, lambda _: 5, table, found.pages[0])
-    first, second = itertools.islice(streams(plan, end, End(0, lambda _: 2)), 2)
+    end = KeyedMemory(0x1000, lambda _: 5, table, found.pages[0])
+    first, second = itertools.islice(streams(plan, end, KeyedMemory(0, lambda _: 2)), 2)
     made = first.source.registration
 
     assert (plan.writes, plan.source_keys, plan.destination_keys) == (2_621_440, 2_621_440, 0)
@@ -69,7 +71,7 @@ def test_memory_does_not_grow_with_the_sequence():
         tracemalloc.start()
         try:
             found = plan_of(nest("pages-hnd", "tiles-16x16", tokens), "interleaved")
-            end = End(0, lambda _: 1)
+            end = KeyedMemory(0, lambda _: 1)
             for _ in itertools.islice(streams(found, end, end), 50):
                 pass
             return tracemalloc.get_traced_memory()[1]
@@ -81,7 +83,7 @@ def test_memory_does_not_grow_with_the_sequence():
 
 
 def test_a_long_stream_is_several_writes_through_one_key():
-    plan = plan_of(nest("row-major", "nz"), "strided", Limits(max_message_bytes=256 << 10))
+    plan = plan_of(nest("row-major", "nz"), "strided", RequestLimits(max_message_bytes=256 << 10))
 
     assert (plan.writes, plan.source_keys, plan.write_nbytes) == (40_960, 10_240, 256 << 10)
 
@@ -97,20 +99,22 @@ def test_a_key_stops_where_the_next_loop_would_be_too_wide():
 
 def test_keys_that_no_block_table_moves_are_kept_for_every_request():
     kept = keeping(
-        nest("row-major", "tiles-16x16"), plan_of(nest("row-major", "tiles-16x16"), "strided"), Limits()
+        nest("row-major", "tiles-16x16"),
+        plan_of(nest("row-major", "tiles-16x16"), "strided"),
+        RequestLimits(),
     )
 
     assert (kept.source, kept.destination, kept.moving, kept.refused) == (10_240, 10_240, 0, "")
     assert kept.card_nbytes == 20_480 * 64
     slots = nest("row-major", "nz", b=4).window("b", 1, 2)
-    assert keeping(slots, plan_of(slots, "strided"), Limits()).source == 4 * 10_240
+    assert keeping(slots, plan_of(slots, "strided"), RequestLimits()).source == 4 * 10_240
 
 
 def test_keys_of_pages_are_kept_for_the_whole_pool_or_not_at_all():
     found = nest("pages-hnd", "tiles-16x16", 1600, s1=4096)
     plan = plan_of(found, "interleaved")
-    many = keeping(found, plan, Limits())
-    few = keeping(found, plan, Limits(max_keys=1 << 24))
+    many = keeping(found, plan, RequestLimits())
+    few = keeping(found, plan, RequestLimits(max_keys=1 << 24))
 
     assert many.source == 4096 * 80 * 2 * 8
     assert many.refused == "5,242,880 keys to keep; the device is asked to hold 1,048,576 at most"
@@ -121,7 +125,7 @@ def test_keys_of_pages_are_kept_for_the_whole_pool_or_not_at_all():
 def test_ragged_ends_are_made_anew():
     """37 tokens: the shape of the last tile depends on how long the request is."""
     found = nest("row-major", "tiles-16x16", 37)
-    kept = keeping(found, plan_of(found, "strided"), Limits())
+    kept = keeping(found, plan_of(found, "strided"), RequestLimits())
 
     assert kept.source == 80 * 2 * 8 * 8
     assert kept.moving > 0

@@ -12,8 +12,8 @@ import json
 import sys
 from pathlib import Path
 
-from hawk_agent.service.agent import Agent
-from hawk_agent.service.links import State
+from hawk_agent.service.agent import NodeAgent
+from hawk_agent.service.links import LinkState
 from hawk_agent.service.settings import AgentSettings, PeerAddress
 
 PROOF_SECONDS = 60.0
@@ -23,11 +23,11 @@ def say(**facts: object) -> None:
     print(json.dumps(facts), flush=True)
 
 
-async def proved(agent: Agent, node: str) -> str:
+async def proved(agent: NodeAgent, node: str) -> str:
     facts = agent.links.facts
     try:
         async with asyncio.timeout(PROOF_SECONDS):
-            while not any(f.node == node and f.state is State.VERIFIED for f in facts()):  # noqa: ASYNC110
+            while not any(f.node == node and f.state is LinkState.VERIFIED for f in facts()):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
     except TimeoutError:
         return f"not proved: {facts()}"
@@ -36,7 +36,7 @@ async def proved(agent: Agent, node: str) -> str:
 
 async def main(node: str, socket: Path) -> None:
     listen = {"listen": "127.0.0.1:0", "insecure": True}
-    agent = Agent(AgentSettings(node=node, socket=socket, transports=("nixl",), copy_threads=2, **listen))
+    agent = NodeAgent(AgentSettings(node=node, socket=socket, transports=("nixl",), copy_threads=2, **listen))
     await agent.start()
     say(address=agent.address, transports=sorted(agent.transports))
     while line := await asyncio.to_thread(sys.stdin.readline):

@@ -12,9 +12,9 @@ from hawk_agent.client import layer_events
 from hawk_agent.errors import BlocksBusyError, TransferFailedError, TransportError
 from hawk_agent.layouts import Layout, compile_nest
 from hawk_agent.plans import Costs
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.outcome import TransferOutcome
 from hawk_agent.transports import nixl, nixl_library
-from hawk_agent.transports.nixl import Nixl, decide
+from hawk_agent.transports.nixl import Nixl, choose_strategy
 from hawk_agent.transports.nixl_memory import Peers
 from hawk_agent.transports.registry import TransportRegistry
 from tests.unit.agent.house import GEOMETRY, ROWS, TILE, TILES, House, eventually, off, translated
@@ -64,11 +64,11 @@ async def test_bytes_are_read_and_translated(house, source, target, sizes, bounc
     await off(there.engine.acknowledge, lease)
     sent = await off(transfer.result)
 
-    assert (sent.outcome, sent.transport) == (Outcome.SUCCESS, "nixl")
+    assert (sent.outcome, sent.transport) == (TransferOutcome.SUCCESS, "nixl")
     assert bytes(there.memory) == translated(here, there)
     nest = compile_nest(here.layout, there.layout)
     assert sum(library.lists[before:]) <= max(6, nest.runs // 20)  # stretches, not rows of tiles
-    assert (decide(nest, Costs()).name == "send-then-tile") is bounced
+    assert (choose_strategy(nest, Costs()).name == "send-then-tile") is bounced
 
 
 async def test_short_runs_are_read_whole_and_long_ones_in_place():
@@ -76,8 +76,8 @@ async def test_short_runs_are_read_whole_and_long_ones_in_place():
     rows, tiles = Layout.preset("row-major", sizes), Layout.preset("tiles-16x16", sizes)
     gaps = Layout.preset("row-major", sizes).narrow("s", 0, 4000)
 
-    assert decide(compile_nest(rows, tiles), Costs()).name == "send-then-tile"
-    assert decide(compile_nest(gaps, gaps), Costs()).name == "scatter-reads"
+    assert choose_strategy(compile_nest(rows, tiles), Costs()).name == "send-then-tile"
+    assert choose_strategy(compile_nest(gaps, gaps), Costs()).name == "scatter-reads"
 
 
 async def test_blocks_stay_in_use_as_long_as_a_read_can_not_be_revoked(house, monkeypatch) -> None:
@@ -116,7 +116,7 @@ async def test_a_failed_read_ends_the_transfer_as_failed(house) -> None:
         await off(there.engine.wait, lease, 5)
     sent = await off(transfer.result)
 
-    assert sent.outcome is Outcome.TRANSPORT_FAILED
+    assert sent.outcome is TransferOutcome.TRANSPORT_FAILED
 
 
 async def test_a_region_is_registered_once_and_closed_before_it_is_unmapped(house) -> None:

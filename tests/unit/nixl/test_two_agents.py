@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hawk_agent.client import Engine, layer_events
+from hawk_agent.client import AgentClient, layer_events
 from hawk_agent.errors import TransferFailedError
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.outcome import TransferOutcome
 from hawk_cli.bench.baselines import environments
 from hawk_cli.bench.errors import BenchError
 from tests.unit.agent.house import GEOMETRY, ROWS, TILE, TILES, Cache, open_cache, translated
@@ -51,7 +51,7 @@ class Node:
     process: subprocess.Popen[str]
     socket: Path
     address: str = ""
-    engine: Engine | None = None
+    engine: AgentClient | None = None
 
     def answer(self) -> dict[str, object]:
         assert self.process.stdout is not None
@@ -88,7 +88,7 @@ def node(name: str, site: Path, folder: Path, wires: str) -> Iterator[Node]:
         facts = started.answer()
         assert facts["transports"] == ["nixl"]
         started.address = str(facts["address"])
-        started.engine = Engine(socket)
+        started.engine = AgentClient(socket)
         yield started
     finally:
         if started.engine is not None:
@@ -153,7 +153,7 @@ def test_bytes_arrive_translated_and_both_sides_say_success(pair, case: str) -> 
             sent = transfer.result()
 
             assert layers.complete
-            assert (sent.outcome, received.outcome) == (Outcome.SUCCESS, Outcome.SUCCESS)
+            assert (sent.outcome, received.outcome) == (TransferOutcome.SUCCESS, TransferOutcome.SUCCESS)
             assert bytes(destination.memory) == translated(source, destination)
             assert sent.digest == received.digest != b""
             assert sent.transport == "nixl"
@@ -169,7 +169,7 @@ def test_a_region_that_comes_again_is_read_from_its_new_place(pair) -> None:
             destination.engine.wait(lease, 5)
             destination.engine.acknowledge(lease)
 
-            assert transfer.result().outcome is Outcome.SUCCESS
+            assert transfer.result().outcome is TransferOutcome.SUCCESS
             assert bytes(destination.memory) == translated(source, destination)
 
 
@@ -190,8 +190,8 @@ def test_an_abort_frees_the_lease_and_the_next_transfer_goes_through(pair) -> No
         for event in events:
             os.close(event)
 
-        assert sent.outcome is Outcome.ABORTED_BY_SENDER
-        assert second.result().outcome is Outcome.SUCCESS
+        assert sent.outcome is TransferOutcome.ABORTED_BY_SENDER
+        assert second.result().outcome is TransferOutcome.SUCCESS
         assert bytes(destination.memory) == translated(source, destination)
 
 
@@ -220,4 +220,4 @@ def test_a_dead_peer_ends_the_transfer_on_the_side_that_lives(site: Path, victim
         for event in events:
             os.close(event)
 
-        assert ended is Outcome.PEER_LOST
+        assert ended is TransferOutcome.PEER_LOST

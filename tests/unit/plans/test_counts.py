@@ -5,7 +5,7 @@ import pytest
 from hawk_agent.layouts import Layout, LayoutError, compile_nest
 from hawk_agent.plans import (
     Costs,
-    Limits,
+    RequestLimits,
     calibrate,
     choose,
     gather_writes,
@@ -16,7 +16,7 @@ from hawk_agent.plans import (
 
 BIG = {"l": 80, "c": 2, "h": 8, "s": 32768, "d": 128}
 BYTES = 10_737_418_240
-VERBS = Limits(max_sge=32, max_message_bytes=1 << 30)
+VERBS = RequestLimits(max_sge=32, max_message_bytes=1 << 30)
 
 
 def nest(source: str, target: str, **sizes):
@@ -41,7 +41,7 @@ def test_one_tile_is_one_write_of_sixteen_pieces():
 
     assert gather_writes(tile, VERBS).work_requests == 1
     assert (gather_writes(row, VERBS).work_requests, gather_writes(row, VERBS).sges) == (1, 16)
-    assert gather_writes(row, Limits(max_sge=15)).work_requests == 2
+    assert gather_writes(row, RequestLimits(max_sge=15)).work_requests == 2
 
 
 def test_a_read_scatters_what_is_contiguous_at_the_source():
@@ -54,7 +54,7 @@ def test_a_read_scatters_what_is_contiguous_at_the_source():
 def test_a_long_run_is_cut_at_the_largest_message():
     same = nest("row-major", "row-major")
 
-    assert gather_writes(same, Limits(max_message_bytes=8 << 20)).work_requests == BYTES // (8 << 20)
+    assert gather_writes(same, RequestLimits(max_message_bytes=8 << 20)).work_requests == BYTES // (8 << 20)
 
 
 def test_columns_of_tiles_through_strided_keys():
@@ -132,4 +132,4 @@ def test_calibration_measures_this_machine():
 @pytest.mark.parametrize("change", [{"max_sge": 0}, {"max_message_bytes": 0}])
 def test_limits_of_nothing_are_refused(change):
     with pytest.raises(LayoutError, match=next(iter(change))):
-        Limits(**change)
+        RequestLimits(**change)

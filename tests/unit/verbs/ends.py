@@ -7,40 +7,40 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hawk_agent.transports.verbs import device, registration
-from hawk_agent.transports.verbs.completion import CompletionQueue, finish
-from hawk_agent.transports.verbs.posting import Local, Posting, Remote
+from hawk_agent.transports.verbs.completion import CompletionQueue, finish_posting
+from hawk_agent.transports.verbs.posting import LocalMemory, Posting, RemoteMemory
 from hawk_agent.transports.verbs.queue_pair import QueuePair, Timeouts
-from hawk_agent.transports.verbs.registration import Access
+from hawk_agent.transports.verbs.registration import AccessFlags
 
 if TYPE_CHECKING:
     import numpy as np
 
     from hawk_agent.layouts import Nest
 
-BOTH = Access.REMOTE_WRITE | Access.REMOTE_READ
+BOTH = AccessFlags.IBV_ACCESS_REMOTE_WRITE | AccessFlags.IBV_ACCESS_REMOTE_READ
 
 
 @dataclass
 class End:
     """One end: a device, a completion queue, a queue pair."""
 
-    device: device.Device
+    device: device.RdmaDevice
     completions: CompletionQueue
     queue: QueuePair
 
     @classmethod
     def make(cls, info: device.DeviceInfo, depth: int = 64, max_sge: int = 32, receives: int = 16) -> End:
         with ExitStack() as stack:
-            opened = stack.enter_context(device.open(info))
+            opened = stack.enter_context(device.open_device(info))
             completions = stack.enter_context(CompletionQueue(opened, depth + receives))
             queue = QueuePair(opened, depth, max_sge, completions, receives=receives)
             stack.pop_all()
         return cls(opened, completions, queue)
 
     def register(
-        self, memory: np.ndarray, access: Access = registration.DESTINATION
-    ) -> registration.Registered:
-        return registration.register(self.device, memory, memory.nbytes, access)
+        self, memory: np.ndarray, access: AccessFlags = registration.DESTINATION
+    ) -> registration.RegisteredMemory:
+        return registration.register_memory(self.device, memory, memory.nbytes, access)
 
     def close(self) -> None:
         self.queue.close()
@@ -127,8 +127,8 @@ def transfer(
         pair.a.register(ours, ACCESS[direction][0]) as here,
         pair.b.register(theirs, ACCESS[direction][1]) as there,
     ):
-        local = Local(here.nbytes, here.local_keys, near)
-        remote = Remote(there.nbytes, there.remote_keys, far)
+        local = LocalMemory(here.nbytes, here.local_ranges, near)
+        remote = RemoteMemory(there.nbytes, there.remote_ranges, far)
         posting = Posting(pair.a.queue, nest, local, remote, direction=direction, immediate=immediate)
-        finish(posting, seconds=seconds)
+        finish_posting(posting, seconds=seconds)
     return posting

@@ -23,7 +23,7 @@ API void ibv_free_device_list(IbvDevice **list) { free(list); }
 static IbvMw *alloc_mw(IbvPd *pd, int type)
 {
     ENTER;
-    if (type != IBV_WINDOW_2 || fake.windows <= 0) {
+    if (type != HAWK_IBV_MW_TYPE_2 || fake.windows <= 0) {
         errno = EOPNOTSUPP;
         return NULL;
     }
@@ -132,9 +132,10 @@ API int ibv_dealloc_pd(IbvPd *pd)
 static IbvMr *new_mr(IbvPd *pd, uint64_t address, size_t bytes, uint32_t access)
 {
     ENTER;
-    const int error = access & IBV_ACCESS_ODP ? (int)fake.odp_errno : 0;
-    const uint32_t writable = IBV_ACCESS_WRITE;
-    errno = error ? error : bytes > fake.max_mr ? ENOMEM : access & writable && !(access & IBV_ACCESS_LOCAL) ? EINVAL : 0;
+    const int error = access & HAWK_IBV_ACCESS_ON_DEMAND ? (int)fake.odp_errno : 0;
+    const uint32_t writable = HAWK_IBV_ACCESS_REMOTE_WRITE;
+    const int unwritable = access & writable && !(access & HAWK_IBV_ACCESS_LOCAL_WRITE);
+    errno = error ? error : bytes > fake.max_mr ? ENOMEM : unwritable ? EINVAL : 0;
     if (errno)
         return NULL;
     if (!open_key(address, bytes, access, NULL, next_key)) {
@@ -152,7 +153,7 @@ static IbvMr *new_mr(IbvPd *pd, uint64_t address, size_t bytes, uint32_t access)
 API IbvMr *ibv_reg_mr_iova2(IbvPd *pd, void *address, size_t bytes, uint64_t iova, unsigned int access)
 {
     (void)address;
-    if ((errno = access & IBV_ACCESS_ODP ? 0 : (int)fake.plain_errno))
+    if ((errno = access & HAWK_IBV_ACCESS_ON_DEMAND ? 0 : (int)fake.plain_errno))
         return NULL;
     return new_mr(pd, iova, bytes, access);
 }
@@ -238,7 +239,8 @@ API IbvQp *ibv_create_qp(IbvPd *pd, IbvQpInitAttr *init)
     while (at < QPS && qps[at] && qps[at]->used)
         at++;
     const IbvQpCap *cap = &init->cap;
-    if (at == QPS || cap->max_send_sge > fake.max_sge || cap->max_send_wr > fake.max_qp_wr || init->qp_type != IBV_TYPE_RC ||
+    if (at == QPS || cap->max_send_sge > fake.max_sge || cap->max_send_wr > fake.max_qp_wr ||
+        init->qp_type != HAWK_IBV_QPT_RC ||
         cap->max_inline_data > fake.max_inline) {
         errno = at == QPS ? ENOMEM : EINVAL;
         return NULL;
@@ -263,27 +265,29 @@ API int ibv_modify_qp(IbvQp *given, IbvQpAttr *attr, int mask)
     ENTER;
     Qp *qp = (Qp *)given;
     static const int NEEDS[] = {
-        IBV_SET_STATE, IBV_SET_STATE | IBV_SET_PKEY | IBV_SET_PORT | IBV_SET_ACCESS,
-        IBV_SET_STATE | IBV_SET_PATH | IBV_SET_MTU | IBV_SET_PEER | IBV_SET_RQ_PSN | IBV_SET_PEER_READS | IBV_SET_RNR_TIMER,
-        IBV_SET_STATE | IBV_SET_TIMEOUT | IBV_SET_RETRY | IBV_SET_RNR_RETRY | IBV_SET_SQ_PSN | IBV_SET_READS,
+        HAWK_IBV_QP_STATE, HAWK_IBV_QP_STATE | HAWK_IBV_QP_PKEY_INDEX | HAWK_IBV_QP_PORT | HAWK_IBV_QP_ACCESS_FLAGS,
+        HAWK_IBV_QP_STATE | HAWK_IBV_QP_AV | HAWK_IBV_QP_PATH_MTU | HAWK_IBV_QP_DEST_QPN | HAWK_IBV_QP_RQ_PSN |
+            HAWK_IBV_QP_MAX_DEST_RD_ATOMIC | HAWK_IBV_QP_MIN_RNR_TIMER,
+        HAWK_IBV_QP_STATE | HAWK_IBV_QP_TIMEOUT | HAWK_IBV_QP_RETRY_CNT | HAWK_IBV_QP_RNR_RETRY |
+            HAWK_IBV_QP_SQ_PSN | HAWK_IBV_QP_MAX_QP_RD_ATOMIC,
     };
     const int to = attr->qp_state;
     if (fake.modify_state == to)
         return (int)fake.modify_errno;
-    if (to >= IBV_STATE_INIT && to <= IBV_STATE_RTS && (mask != NEEDS[to] || qp->qp.state != to - 1))
+    if (to >= HAWK_IBV_QPS_INIT && to <= HAWK_IBV_QPS_RTS && (mask != NEEDS[to] || qp->qp.state != to - 1))
         return EINVAL;
-    if (to == IBV_STATE_INIT)
+    if (to == HAWK_IBV_QPS_INIT)
         qp->access = attr->qp_access_flags;
-    if (to == IBV_STATE_RTR) {
+    if (to == HAWK_IBV_QPS_RTR) {
         if (attr->path_mtu > fake.mtu[of_device(given->context)] || !attr->min_rnr_timer)
             return EINVAL;
         qp->peer = attr->dest_qp_num;
     }
-    if (to == IBV_STATE_RTS && (attr->retry_cnt > 6 || attr->rnr_retry > 6 || !attr->timeout))
+    if (to == HAWK_IBV_QPS_RTS && (attr->retry_cnt > 6 || attr->rnr_retry > 6 || !attr->timeout))
         return EINVAL; /* would wait for ever */
-    if (to == IBV_STATE_ERR)
+    if (to == HAWK_IBV_QPS_ERR)
         end_queue(qp);
-    if (to == IBV_STATE_RESET) {
+    if (to == HAWK_IBV_QPS_RESET) {
         while (qp->done < qp->head)
             drop_request(&qp->ring[qp->done++ % RING]);
         qp->free = qp->head;

@@ -170,14 +170,15 @@ static void push(Cq *cq, Qp *qp, IbvWc wc, uint64_t free)
 static void flush_receives(Qp *qp)
 {
     while (qp->receive_tail < qp->receive_head)
-        push(qp->cq, qp, (IbvWc){.wr_id = qp->receives[qp->receive_tail++ % RING], .status = IBV_DONE_FLUSHED}, 0);
+        push(qp->cq, qp,
+             (IbvWc){.wr_id = qp->receives[qp->receive_tail++ % RING], .status = HAWK_IBV_WC_WR_FLUSH_ERR}, 0);
 }
 
 static void end_queue(Qp *qp)
 {
-    if (qp->qp.state != IBV_STATE_ERR)
+    if (qp->qp.state != HAWK_IBV_QPS_ERR)
         flush_receives(qp);
-    qp->qp.state = IBV_STATE_ERR;
+    qp->qp.state = HAWK_IBV_QPS_ERR;
 }
 
 /* ---- working a send queue off ---- */
@@ -195,11 +196,12 @@ static int move_bytes(Request *r, const Qp *qp, const Qp *peer)
     const IbvSendWr *w = &r->wr;
     for (int i = 0; i < w->num_sge; i++)
         fake_seen.bytes += r->sge[i].length, fake_seen.empty += !r->sge[i].length;
-    const int reads = w->opcode == IBV_OP_READ;
+    const int reads = w->opcode == HAWK_IBV_WR_RDMA_READ;
     uint64_t bytes = 0, at = w->wr.rdma.remote_addr;
     for (int i = 0; i < w->num_sge; i++) {
         bytes += r->sge[i].length;
-        if (!fake.dry && !r->inlined && !allowed(r->sge[i].lkey, r->sge[i].addr, r->sge[i].length, reads ? IBV_ACCESS_LOCAL : 0, qp))
+        if (!fake.dry && !r->inlined && !allowed(r->sge[i].lkey, r->sge[i].addr, r->sge[i].length,
+                                                reads ? HAWK_IBV_ACCESS_LOCAL_WRITE : 0, qp))
             return LOC_PROT;
     }
     if (bytes > fake.max_message)
@@ -208,7 +210,7 @@ static int move_bytes(Request *r, const Qp *qp, const Qp *peer)
         fake_seen.most_bytes = (int64_t)bytes;
     if (fake.dry)
         return 0;
-    const uint32_t need = reads ? IBV_ACCESS_READ : IBV_ACCESS_WRITE;
+    const uint32_t need = reads ? HAWK_IBV_ACCESS_REMOTE_READ : HAWK_IBV_ACCESS_REMOTE_WRITE;
     if (bytes && (!(peer->access & need) || !allowed(w->wr.rdma.rkey, at, bytes, need, peer)))
         return REM_ACCESS;
     if (r->inlined)
@@ -224,7 +226,7 @@ static int bind_window(Request *r, Qp *qp)
 {
     const IbvBindInfo *b = &r->wr.bind_mw.bind_info;
     const Opened *under = find_key(b->mr->lkey);
-    if (!under || !(under->access & IBV_ACCESS_BIND) || b->addr < under->start || b->addr + b->length > under->end)
+    if (!under || !(under->access & HAWK_IBV_ACCESS_MW_BIND) || b->addr < under->start || b->addr + b->length > under->end)
         return MW_BIND;
     if ((r->wr.bind_mw.rkey & ~0xffu) != (r->wr.bind_mw.mw->handle & ~0xffu) || find_key(r->wr.bind_mw.rkey))
         return MW_BIND;
@@ -234,9 +236,9 @@ static int bind_window(Request *r, Qp *qp)
 static int execute(Request *r, Qp *qp)
 {
     fake_seen.executed++;
-    if (r->wr.opcode == IBV_OP_BIND)
+    if (r->wr.opcode == HAWK_IBV_WR_BIND_MW)
         return bind_window(r, qp);
-    if (r->wr.opcode == IBV_OP_INVALIDATE) {
+    if (r->wr.opcode == HAWK_IBV_WR_LOCAL_INV) {
         Opened *o = find_key(r->wr.imm_data);
         if (!o || o->only != qp)
             return MW_BIND;
@@ -244,22 +246,23 @@ static int execute(Request *r, Qp *qp)
         return 0;
     }
     Qp *peer = peer_of(qp);
-    if (!peer || (peer->qp.state != IBV_STATE_RTR && peer->qp.state != IBV_STATE_RTS) ||
+    if (!peer || (peer->qp.state != HAWK_IBV_QPS_RTR && peer->qp.state != HAWK_IBV_QPS_RTS) ||
         peer->peer != qp->qp.qp_num)
         return RETRY;
-    if (r->wr.opcode == IBV_OP_WRITE_IMM && peer->receive_tail == peer->receive_head)
+    if (r->wr.opcode == HAWK_IBV_WR_RDMA_WRITE_WITH_IMM && peer->receive_tail == peer->receive_head)
         return RNR;
     const int status = move_bytes(r, qp, peer);
     if (status == REM_ACCESS)
         end_queue(peer);
-    if (status || r->wr.opcode != IBV_OP_WRITE_IMM)
+    if (status || r->wr.opcode != HAWK_IBV_WR_RDMA_WRITE_WITH_IMM)
         return status;
     uint32_t bytes = 0;
     for (int i = 0; i < r->wr.num_sge; i++)
         bytes += r->sge[i].length;
     push(peer->cq, peer,
-         (IbvWc){.wr_id = peer->receives[peer->receive_tail++ % RING], .opcode = IBV_DONE_RECEIVE_IMM, .byte_len = bytes,
-                 .imm_data = r->wr.imm_data, .wc_flags = IBV_DONE_WITH_IMM},
+         (IbvWc){.wr_id = peer->receives[peer->receive_tail++ % RING], .opcode = HAWK_IBV_WC_RECV_RDMA_WITH_IMM,
+                 .byte_len = bytes,
+                 .imm_data = r->wr.imm_data, .wc_flags = HAWK_IBV_WC_WITH_IMM},
          0);
     return 0;
 }
@@ -275,13 +278,13 @@ static void work_off(Qp *qp, int64_t most)
 {
     for (; most > 0 && qp->done < qp->head; most--) {
         Request *r = &qp->ring[qp->done % RING];
-        const int flushes = qp->qp.state == IBV_STATE_ERR;
-        const int status = flushes ? IBV_DONE_FLUSHED : execute(r, qp);
+        const int flushes = qp->qp.state == HAWK_IBV_QPS_ERR;
+        const int status = flushes ? HAWK_IBV_WC_WR_FLUSH_ERR : execute(r, qp);
         fake_seen.flushed += flushes, fake_seen.faults += status && !flushes;
         if (status)
             end_queue(qp);
         qp->done++;
-        if ((status && !(flushes && fake.quiet)) || r->wr.send_flags & IBV_FLAG_SIGNALED)
+        if ((status && !(flushes && fake.quiet)) || r->wr.send_flags & HAWK_IBV_SEND_SIGNALED)
             push(qp->cq, qp, (IbvWc){.wr_id = r->wr.wr_id, .status = status, .vendor_err = status ? 0x51 : 0}, qp->done);
         drop_request(r);
     }
@@ -340,13 +343,13 @@ static int take_request(Qp *qp, const IbvSendWr *w)
     uint64_t bytes = 0;
     for (int i = 0; i < w->num_sge; i++)
         bytes += w->sg_list[i].length;
-    if (w->send_flags & IBV_FLAG_INLINE && bytes > qp->cap.max_inline_data)
+    if (w->send_flags & HAWK_IBV_SEND_INLINE && bytes > qp->cap.max_inline_data)
         return EINVAL;
     r->wr = *w;
     r->sge = malloc((size_t)(w->num_sge + 1) * sizeof *r->sge);
     if (w->num_sge)
         memcpy(r->sge, w->sg_list, (size_t)w->num_sge * sizeof *r->sge);
-    if (w->send_flags & IBV_FLAG_INLINE && !fake.dry) {
+    if (w->send_flags & HAWK_IBV_SEND_INLINE && !fake.dry) {
         uint8_t *to = r->inlined = malloc(bytes + 1);
         for (int i = 0; i < w->num_sge; to += w->sg_list[i++].length)
             memcpy(to, (void *)(uintptr_t)w->sg_list[i].addr, w->sg_list[i].length);
@@ -363,7 +366,7 @@ static int take_chain(Qp *qp, IbvSendWr *wr, IbvSendWr **bad)
             fake.refuse_in = -1;
             return refuse((int)fake.refuse_errno);
         }
-        if (qp->qp.state != IBV_STATE_RTS && qp->qp.state != IBV_STATE_ERR)
+        if (qp->qp.state != HAWK_IBV_QPS_RTS && qp->qp.state != HAWK_IBV_QPS_ERR)
             return refuse(EINVAL);
         if (wr->num_sge > (int)qp->cap.max_send_sge)
             return refuse(EINVAL);
@@ -402,13 +405,13 @@ static int post_recv(IbvQp *given, IbvRecvWr *wr, IbvRecvWr **bad)
     Qp *qp = (Qp *)given;
     for (; wr; wr = wr->next) {
         *bad = wr;
-        if (qp->qp.state == IBV_STATE_RESET)
+        if (qp->qp.state == HAWK_IBV_QPS_RESET)
             return EINVAL;
         if (qp->receive_head - qp->receive_tail >= qp->cap.max_recv_wr)
             return ENOMEM;
         qp->receives[qp->receive_head++ % RING] = wr->wr_id;
     }
-    if (qp->qp.state == IBV_STATE_ERR)
+    if (qp->qp.state == HAWK_IBV_QPS_ERR)
         flush_receives(qp);
     return 0;
 }

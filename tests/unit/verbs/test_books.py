@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from hawk_agent.layouts import Layout, compile_nest
 from hawk_agent.transports.verbs import registration
-from hawk_agent.transports.verbs.posting import Local, Posting, Remote
+from hawk_agent.transports.verbs.posting import LocalMemory, Posting, RemoteMemory
 
 from .ends import Pair, drain
 
@@ -50,8 +50,8 @@ class Life(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 20), immediate=st.none() | st.integers(0, 2**32 - 1), steps=st.integers(0, 30))
     def post(self, count: int, immediate: int | None, steps: int) -> None:
-        local = Local(self.here.nbytes, self.here.local_keys)
-        remote = Remote(self.there.nbytes, self.there.remote_keys)
+        local = LocalMemory(self.here.nbytes, self.here.local_ranges)
+        remote = RemoteMemory(self.there.nbytes, self.there.remote_ranges)
         nest = self.nest.window("s", 0, count)
         posting = Posting(self.pair.a.queue, nest, local, remote, immediate=immediate)
         posting.step(steps)

@@ -91,7 +91,7 @@ def test_without_the_library_there_is_no_device_and_a_reason(tmp_path: Path):
     assert device.discover(missing) == []
     assert "install rdma-core" in device.unavailable(missing)
     with pytest.raises(VerbsUnavailableError):
-        library.load(missing)
+        library.load_library(missing)
 
 
 def test_without_the_extension_everything_imports_and_says_so():
@@ -139,7 +139,7 @@ def test_a_device_that_is_gone_cannot_be_opened(fake: Fake):
     info = fake.infos()[0]
     object.__setattr__(info, "name", "elsewhere")
     with pytest.raises(DeviceError, match="elsewhere can't be opened"):
-        device.open(info)
+        device.open_device(info)
 
 
 @pytest.mark.parametrize(("nbytes", "code"), [(256, 1), (1024, 3), (1500, 3), (4096, 5), (9000, 5), (0, 1)])

@@ -15,7 +15,7 @@ from hawk_agent.layouts import Layout, compile_nest
 from hawk_agent.transports.verbs import completion, registration
 from hawk_agent.transports.verbs.completion import Dispatcher
 from hawk_agent.transports.verbs.errors import DeviceFaultError, FlushedError, PostError, RemoteAccessError
-from hawk_agent.transports.verbs.posting import Local, Posting, Remote
+from hawk_agent.transports.verbs.posting import LocalMemory, Posting, RemoteMemory
 
 from .ends import Pair
 
@@ -51,8 +51,8 @@ class Loop:
         return Posting(
             self.pair.a.queue,
             self.nest.window("s", first, first + count),
-            Local(self.here.nbytes, self.here.local_keys),
-            Remote(self.there.nbytes, self.there.remote_keys),
+            LocalMemory(self.here.nbytes, self.here.local_ranges),
+            RemoteMemory(self.there.nbytes, self.there.remote_ranges),
             immediate=immediate,
         )
 
@@ -168,7 +168,7 @@ async def test_a_device_that_stands_still_is_given_up(loop: Loop):
     loop.fake.knobs.work = 0
     with pytest.raises(TransportTimeoutError, match=r"nothing ended within 0\.05 s"):
         await loop.sender.drive(loop.post(), stall=0.05)
-    assert loop.pair.a.queue.state == "ERR"
+    assert loop.pair.a.queue.state == "IBV_QPS_ERR"
     with pytest.raises(TransportTimeoutError, match="didn't end"):
         await loop.sender.drained(loop.pair.a.queue, seconds=0.05)
     loop.fake.knobs.work = 1 << 20
@@ -194,7 +194,7 @@ async def test_two_ends_that_connect_at_once_reach_each_other(fake: Fake):
 
     await asyncio.gather(*(connect(pair) for pair in pairs))
 
-    assert {pair.a.queue.state for pair in pairs} | {pair.b.queue.state for pair in pairs} == {"RTS"}
+    assert {pair.a.queue.state for pair in pairs} | {pair.b.queue.state for pair in pairs} == {"IBV_QPS_RTS"}
     for pair in pairs:
         pair.close()
 

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hawk_agent.layouts import Layout, compile_nest
-from hawk_agent.plans.counts import Limits, gather_writes
-from hawk_agent.transports.verbs.completion import finish
+from hawk_agent.plans.counts import RequestLimits, gather_writes
+from hawk_agent.transports.verbs.completion import finish_posting
 from hawk_agent.transports.verbs.errors import PostError
-from hawk_agent.transports.verbs.posting import Local, Posting, Remote
-from hawk_agent.transports.verbs.registration import Extent
+from hawk_agent.transports.verbs.posting import LocalMemory, Posting, RemoteMemory
+from hawk_agent.transports.verbs.registration import LocalRange, RemoteRange
 from tests.unit.layouts.oracle import translate
 from tests.unit.layouts.strategies import DTYPES, layout, pairs
 
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from .fake import Fake
 
 GUARD = 64
+
+
+def both(nbytes: int, key: int = 7) -> tuple[LocalMemory, RemoteMemory]:
+    """Both sides' memory as one range each."""
+    local, remote = LocalRange(0, nbytes, 1 << 40, key), RemoteRange(0, nbytes, 1 << 40, key)
+    return LocalMemory(nbytes, (local,)), RemoteMemory(nbytes, (remote,))
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=30)
@@ -144,10 +150,8 @@ def test_no_message_is_longer_than_the_device_takes(fake: Fake, limit, around, b
     line = Layout.parse("d", {"d": nbytes}, "int8")
     fake.knobs.max_message, fake.knobs.dry = limit, 1
     ends = Pair.make(fake.infos())
-    keys = (Extent(0, nbytes, 1 << 40, 7),)
-    place = nbytes, keys
-    posting = Posting(ends.a.queue, compile_nest(line, line), Local(*place), Remote(*place))
-    finish(posting)
+    posting = Posting(ends.a.queue, compile_nest(line, line), *both(nbytes))
+    finish_posting(posting)
 
     assert fake.seen.most_bytes == min(limit, nbytes)
     assert (fake.seen.bytes, fake.seen.empty) == (nbytes, 0)
@@ -179,8 +183,7 @@ def test_what_a_posting_holds_does_not_depend_on_the_length(fake: Fake):
     for tokens in (1 << 10, 1 << 15, 1 << 20):
         sizes = {"h": 8, "s": tokens, "d": 128}
         nest = compile_nest(Layout.preset("row-major", sizes), Layout.preset("tiles-16x16", sizes))
-        place = nest.source.nbytes, (Extent(0, nest.source.nbytes, 1 << 40, 7),)
-        held.add(Posting(ends.a.queue, nest, Local(*place), Remote(*place)).held)
+        held.add(Posting(ends.a.queue, nest, *both(nest.source.nbytes)).held)
 
     assert len(held) == 1
     assert held.pop() < 1 << 16
@@ -195,7 +198,7 @@ def test_requests_are_cut_where_the_list_is_full_and_not_at_tiles(fake: Fake):
         fake.reset()
         ends = Pair.make(fake.infos(), max_sge=max_sge)
         posting = transfer(ends, nest, data, landed)
-        predicted = gather_writes(nest, Limits(max_sge=max_sge))
+        predicted = gather_writes(nest, RequestLimits(max_sge=max_sge))
 
         assert posting.requests == -(-posting.pieces // max_sge)
         assert 0.9 * predicted.work_requests <= posting.requests <= predicted.work_requests
@@ -208,12 +211,12 @@ def test_memory_that_no_key_opens_is_an_error_before_it_is_touched(fake: Fake):
     ends = Pair.make(fake.infos())
     data, landed = np.ones(source.nbytes, np.uint8), np.zeros(target.nbytes, np.uint8)
     with ends.a.register(data) as here, ends.b.register(landed) as there:
-        (whole,) = there.remote_keys
-        half = Extent(0, target.nbytes // 2, whole.address, whole.key)
-        local, remote = Local(here.nbytes, here.local_keys), Remote(there.nbytes, (half,))
+        (whole,) = there.remote_ranges
+        half = RemoteRange(0, target.nbytes // 2, whole.address, whole.rkey)
+        local, remote = LocalMemory(here.nbytes, here.local_ranges), RemoteMemory(there.nbytes, (half,))
         posting = Posting(ends.a.queue, compile_nest(source, target), local, remote)
         with pytest.raises(PostError, match="no key opens"):
-            finish(posting)
+            finish_posting(posting)
         drain(ends.a)
 
     assert landed[: target.nbytes // 2].any()
@@ -224,13 +227,12 @@ def test_memory_that_no_key_opens_is_an_error_before_it_is_touched(fake: Fake):
 def test_a_nest_larger_than_its_memory_is_refused_when_it_is_made(fake: Fake):
     source, target = spread(64)
     ends = Pair.make(fake.infos())
-    small = (Extent(0, 100, 4096, 1),)
     with pytest.raises(PostError, match="more than its buffer holds"):
-        Posting(ends.a.queue, compile_nest(source, target), Local(100, small), Remote(100, small))
+        Posting(ends.a.queue, compile_nest(source, target), *both(100))
     ends.close()
 
 
 def test_keys_are_never_shown():
-    key = Extent(0, 4096, 1 << 20, 74565)
+    local, remote = both(4096, key=74565)
 
-    assert "74565" not in f"{key!r} {key} {Local(4096, (key,))!r} {Remote(4096, (key,))!r}"
+    assert "74565" not in f"{local!r} {local.ranges[0]} {remote!r} {remote.ranges[0]}"

@@ -11,7 +11,7 @@ import pytest
 
 from hawk_agent.layouts import Layout, compile_nest
 from hawk_agent.transports.verbs import registration
-from hawk_agent.transports.verbs.completion import CompletionQueue, finish
+from hawk_agent.transports.verbs.completion import CompletionQueue, finish_posting
 from hawk_agent.transports.verbs.errors import (
     CompletionError,
     DeviceError,
@@ -22,10 +22,10 @@ from hawk_agent.transports.verbs.errors import (
     ReceiverNotReadyError,
     RemoteAccessError,
 )
-from hawk_agent.transports.verbs.posting import Local, Posting, Remote
+from hawk_agent.transports.verbs.posting import LocalMemory, Posting, RemoteMemory
 from hawk_agent.transports.verbs.queue_pair import QueuePair, Timeouts
-from hawk_agent.transports.verbs.registration import Access, Extent
-from hawk_agent.transports.verbs.windows import Window
+from hawk_agent.transports.verbs.registration import AccessFlags, RemoteRange
+from hawk_agent.transports.verbs.windows import MemoryWindow
 
 from .ends import BOTH, Pair, drain
 
@@ -42,7 +42,7 @@ WIDTH = 80
 class Bench:
     """A connected pair with memory at both ends, and rows to move that are a request each."""
 
-    def __init__(self, fake: Fake, access: Access = registration.DESTINATION) -> None:
+    def __init__(self, fake: Fake, access: AccessFlags = registration.DESTINATION) -> None:
         self.fake = fake
         self.pair = Pair.make(fake.infos(), depth=16)
         sizes = {"s": ROWS, "d": WIDTH}
@@ -54,32 +54,32 @@ class Bench:
         self.here = self.pair.a.register(self.data, registration.GATHERED)
         self.there = self.pair.b.register(self.landed, access)
 
-    def post(self, *, lkey: int | None = None, remote: Extent | None = None, **more: object) -> Posting:
-        near = self.here.local_keys[0]
-        local = near if lkey is None else dataclasses.replace(near, key=lkey)
+    def post(self, *, lkey: int | None = None, remote: RemoteRange | None = None, **more: object) -> Posting:
+        near = self.here.local_ranges[0]
+        local = near if lkey is None else dataclasses.replace(near, lkey=lkey)
         return Posting(
             self.pair.a.queue,
             self.nest,
-            Local(self.here.nbytes, (local,)),
-            Remote(self.there.nbytes, (remote or self.there.remote_keys[0],)),
+            LocalMemory(self.here.nbytes, (local,)),
+            RemoteMemory(self.there.nbytes, (remote or self.there.remote_ranges[0],)),
             **more,
         )
 
     def fails(self, posting: Posting, kind: type[CompletionError]) -> CompletionError:
         """It fails so; then every request that was posted has ended, and the pair can be used again."""
         with pytest.raises(kind) as caught:
-            finish(posting, seconds=5)
+            finish_posting(posting, seconds=5)
         books = self.pair.a.queue.raw
         drain(self.pair.a)
         assert books.posted == books.retired
         assert books.failed > 0
-        assert self.pair.a.queue.state == "ERR"
+        assert self.pair.a.queue.state == "IBV_QPS_ERR"
         return caught.value
 
     def works_again(self) -> None:
         self.pair.recover()
         self.landed[:] = 0
-        finish(self.post(), seconds=5)
+        finish_posting(self.post(), seconds=5)
         expected = np.zeros_like(self.landed)
         self.nest.run(self.data, expected)
         assert np.array_equal(self.landed, expected)
@@ -98,16 +98,16 @@ def bench(fake: Fake) -> Iterator[Bench]:
 
 
 def test_a_wrong_remote_key_is_a_remote_access_error(bench: Bench):
-    far = bench.there.remote_keys[0]
-    wrong = dataclasses.replace(far, key=far.key ^ 0x55)
+    far = bench.there.remote_ranges[0]
+    wrong = dataclasses.replace(far, rkey=far.rkey ^ 0x55)
     error = bench.fails(bench.post(remote=wrong), RemoteAccessError)
 
     assert error.reason == "remote-access"
     assert error.vendor == 0x51
-    assert str(wrong.key) not in str(error)
-    assert f"{wrong.key:#x}" not in str(error)
+    assert str(wrong.rkey) not in str(error)
+    assert f"{wrong.rkey:#x}" not in str(error)
     assert "fakea port 1" in str(error)
-    assert bench.pair.b.queue.state == "ERR", "both ends of a pair fail"
+    assert bench.pair.b.queue.state == "IBV_QPS_ERR", "both ends of a pair fail"
     assert not bench.landed.any()
     bench.works_again()
 
@@ -136,8 +136,14 @@ def test_a_region_that_is_deregistered_under_way_is_a_remote_access_error(bench:
     bench.works_again()
 
 
-@pytest.mark.parametrize("access", [Access.LOCAL_WRITE, Access.LOCAL_WRITE | Access.REMOTE_READ])
-def test_a_region_that_is_not_open_to_writes_refuses_them(fake: Fake, access: Access):
+@pytest.mark.parametrize(
+    "access",
+    [
+        AccessFlags.IBV_ACCESS_LOCAL_WRITE,
+        AccessFlags.IBV_ACCESS_LOCAL_WRITE | AccessFlags.IBV_ACCESS_REMOTE_READ,
+    ],
+)
+def test_a_region_that_is_not_open_to_writes_refuses_them(fake: Fake, access: AccessFlags):
     bench = Bench(fake, access)
     bench.fails(bench.post(), RemoteAccessError)
     bench.close()
@@ -161,7 +167,7 @@ def test_an_immediate_without_a_receive_is_receiver_not_ready(fake: Fake):
     bench = Bench(fake)
     sender, receiver = bench.pair.a, bench.pair.b
     for number in range(receiver.queue.receives):  # the receiver doesn't look: nothing is posted anew
-        finish(bench.post(immediate=number), seconds=5)
+        finish_posting(bench.post(immediate=number), seconds=5)
     bench.fails(bench.post(immediate=99), ReceiverNotReadyError)
     assert sender.queue.failure.reason == "receiver-not-ready"
     bench.close()
@@ -171,7 +177,7 @@ def test_five_hundred_immediates_pass_a_receive_queue_of_sixteen(bench: Bench):
     """Receives are posted anew as completions are taken, whoever consumes the immediates."""
     seen = []
     for number in range(512):
-        finish(bench.post(immediate=0xA0000000 | number), seconds=5)
+        finish_posting(bench.post(immediate=0xA0000000 | number), seconds=5)
         seen += bench.pair.b.completions.poll()[1]
 
     assert [arrival.immediate for arrival in seen] == [0xA0000000 | n for n in range(512)]
@@ -180,7 +186,7 @@ def test_five_hundred_immediates_pass_a_receive_queue_of_sixteen(bench: Bench):
 
 
 def test_the_last_write_alone_carries_the_immediate(bench: Bench):
-    finish(bench.post(immediate=0x01020304), seconds=5)
+    finish_posting(bench.post(immediate=0x01020304), seconds=5)
     _, arrivals = bench.pair.b.completions.poll()
 
     assert [(arrival.immediate, arrival.nbytes) for arrival in arrivals] == [(0x01020304, WIDTH)]
@@ -189,7 +195,7 @@ def test_the_last_write_alone_carries_the_immediate(bench: Bench):
 def test_a_nest_that_moves_nothing_still_tells(bench: Bench):
     bench.nest = bench.nest.window("s", 0, 0)
     posting = bench.post(immediate=7)
-    finish(posting, seconds=5)
+    finish_posting(posting, seconds=5)
     _, arrivals = bench.pair.b.completions.poll()
 
     assert (posting.requests, posting.nbytes) == (1, 0)
@@ -242,12 +248,12 @@ def test_a_reset_writes_off_what_never_ended(bench: Bench):
 def test_a_window_opens_a_range_and_a_late_write_finds_it_closed(fake: Fake):
     bench = Bench(fake, registration.WINDOWED)
     receiver = bench.pair.b
-    window = Window(receiver.device)
+    window = MemoryWindow(receiver.device)
     number = window.bind(receiver.queue, bench.there, 0, bench.there.nbytes)
     drain(receiver)
     assert receiver.queue.raw.retired > number
-    opened = window.extent
-    finish(bench.post(remote=opened), seconds=5)
+    opened = window.remote_range
+    finish_posting(bench.post(remote=opened), seconds=5)
     assert bench.landed.any()
     bench.landed[:] = 0
     window.invalidate(receiver.queue)
@@ -258,18 +264,18 @@ def test_a_window_opens_a_range_and_a_late_write_finds_it_closed(fake: Fake):
     bench.pair.recover()
     window.bind(receiver.queue, bench.there, 84, 168)
     drain(receiver)
-    assert window.extent.key != opened.key, "each bind has a key of its own"
+    assert window.remote_range.rkey != opened.rkey, "each bind has a key of its own"
     with pytest.raises(Exception, match="no key opens"):
-        finish(bench.post(remote=window.extent), seconds=5)
+        finish_posting(bench.post(remote=window.remote_range), seconds=5)
     drain(bench.pair.a)
     window.close()
     bench.close()
 
 
-@pytest.mark.parametrize("state", ["INIT", "RTR", "RTS"])
+@pytest.mark.parametrize("state", ["IBV_QPS_INIT", "IBV_QPS_RTR", "IBV_QPS_RTS"])
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ETIMEDOUT])
 def test_a_state_that_is_refused_is_told_with_all_that_helps(fake: Fake, state: str, number: int):
-    fake.knobs.modify_state = {"INIT": 1, "RTR": 2, "RTS": 3}[state]
+    fake.knobs.modify_state = {"IBV_QPS_INIT": 1, "IBV_QPS_RTR": 2, "IBV_QPS_RTS": 3}[state]
     fake.knobs.modify_errno = number
     with pytest.raises(QueuePairStateError) as caught:
         Pair.make(fake.infos())
@@ -339,8 +345,8 @@ def test_a_closed_queue_pair_leaves_its_completions_to_nobody(fake: Fake):
         posting = Posting(
             pair.a.queue,
             compile_nest(line, line),
-            Local(64, here.local_keys),
-            Remote(64, there.remote_keys),
+            LocalMemory(64, here.local_ranges),
+            RemoteMemory(64, there.remote_ranges),
         )
         posting.step()
         fake.work()

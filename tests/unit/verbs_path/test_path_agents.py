@@ -15,12 +15,12 @@ import pytest
 from hawk_agent.client import layer_events
 from hawk_agent.errors import RegionError, TransportError
 from hawk_agent.kube import status
-from hawk_agent.metrics import Metrics
+from hawk_agent.metrics import AgentMetrics
 from hawk_agent.plans import Costs
-from hawk_agent.transfer.outcome import Outcome
+from hawk_agent.transfer.outcome import TransferOutcome
 from hawk_agent.transports.registry import TransportRegistry
 from hawk_agent.transports.verbs import registration
-from hawk_agent.transports.verbs.strategy import Way
+from hawk_agent.transports.verbs.strategy import VerbsStrategy
 from hawk_agent.transports.verbs.transport import Verbs
 from hawk_api.v1alpha1.hawknode import HawkNodeStatus
 from tests.unit.agent.house import GEOMETRY, ROWS, TILE, TILES, Cache, House, off, translated
@@ -36,12 +36,14 @@ class Home(House):
 
     fake: Fake
 
-    async def verbs(self, node: str, device: str, way: Way | None = None, **changes: str) -> None:
+    async def verbs(self, node: str, device: str, way: VerbsStrategy | None = None, **changes: str) -> None:
         pools = [self.stack.enter_context(ThreadPoolExecutor(2)) for _ in range(2)]
-        made = Verbs(*pools, Metrics(), devices=[device], strategy=way, costs=Costs(), library=self.fake.path)
+        made = Verbs(
+            *pools, AgentMetrics(), devices=[device], strategy=way, costs=Costs(), library=self.fake.path
+        )
         await self.agent(node, TransportRegistry({"verbs": lambda _: made}), transports=("verbs",), **changes)
 
-    async def joined(self, way: Way | None = None) -> tuple[Cache, Cache]:
+    async def joined(self, way: VerbsStrategy | None = None) -> tuple[Cache, Cache]:
         await self.verbs("gpu", "fakea", way)
         await self.verbs("npu", "fakeb")
         await self.wire(("gpu", "npu"))
@@ -70,8 +72,8 @@ async def home(model: Fake) -> AsyncIterator[Home]:
             await task
 
 
-@pytest.mark.parametrize("way", [None, Way.SCATTER, Way.TILE_LAST])
-async def test_a_transfer_is_right_at_both_ends(home: Home, way: Way | None) -> None:
+@pytest.mark.parametrize("way", [None, VerbsStrategy.SCATTER, VerbsStrategy.TILE_LAST])
+async def test_a_transfer_is_right_at_both_ends(home: Home, way: VerbsStrategy | None) -> None:
     source, destination = await home.joined(way)
     lease = await off(destination.engine.reserve, "kv", "r1")
     transfer = await off(source.engine.push, lease.ticket, "kv", 2, all_complete=True)
@@ -80,7 +82,7 @@ async def test_a_transfer_is_right_at_both_ends(home: Home, way: Way | None) -> 
     sent = await off(transfer.result)
 
     assert layers.complete
-    assert (sent.outcome, received.outcome) == (Outcome.SUCCESS, Outcome.SUCCESS)
+    assert (sent.outcome, received.outcome) == (TransferOutcome.SUCCESS, TransferOutcome.SUCCESS)
     assert bytes(destination.memory) == translated(source, destination)
     assert sent.digest == received.digest != b""
     assert sent.transport == "verbs"
@@ -99,7 +101,7 @@ async def test_a_receiver_that_stops_is_an_outcome_and_its_successor_is_wired_an
     lost = await off(transfer.result)
     for event in events:
         os.close(event)
-    assert lost.outcome in {Outcome.PEER_LOST, Outcome.ABORTED_BY_RECEIVER}
+    assert lost.outcome in {TransferOutcome.PEER_LOST, TransferOutcome.ABORTED_BY_RECEIVER}
 
     await home.verbs("npu", "fakeb", listen=address)
     await home.verified("gpu", "npu")
@@ -109,7 +111,7 @@ async def test_a_receiver_that_stops_is_an_outcome_and_its_successor_is_wired_an
     await off(again.engine.wait, lease, 5)
     await off(again.engine.acknowledge, lease)
 
-    assert (await off(transfer.result)).outcome is Outcome.SUCCESS
+    assert (await off(transfer.result)).outcome is TransferOutcome.SUCCESS
     assert bytes(again.memory) == translated(source, again)
 
 
@@ -118,8 +120,8 @@ async def test_memory_that_cannot_be_registered_is_refused_when_the_engine_hands
 ) -> None:
     await home.verbs("npu", "fakeb")
     engine = await home.engine("npu")
-    small = registration.Limits(memlock=65536, uid=1000, effective=0)
-    monkeypatch.setattr(registration.Limits, "now", lambda: small)
+    small = registration.MemlockLimits(memlock=65536, uid=1000, effective=0)
+    monkeypatch.setattr(registration.MemlockLimits, "now", lambda: small)
     with pytest.raises(TransportError, match=r"the limit is 65536.*uid 1000.*CAP_IPC_LOCK"):
         await home.cache(engine, "kv", TILES, GEOMETRY | TILE, "decode")
     monkeypatch.undo()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hawk_agent.transports.verbs.fence import Kind
+from hawk_agent.transports.verbs.fence import FenceKind
 from tests.rdma import path
 from tests.rdma.test_path_faults import BRIEF, ROWS, TILES, Stage
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 async def test_faults_end_in_success_or_a_typed_error(model: Fake, rxa: Port, rxb: Port, seed: int) -> None:
     rails = [rxa.device, rxb.device]
     with path.region(ROWS, seed=1) as source, path.region(TILES, spare=512) as destination:
-        async with path.pair(rails, rails[::-1], fence=Kind.QUEUE_PAIR, timeouts=BRIEF) as pair:
+        async with path.pair(rails, rails[::-1], fence=FenceKind.QUEUE_PAIR, timeouts=BRIEF) as pair:
             stage = Stage(pair, source, destination, random.Random(seed))
             before = model.seen.open
             ends = {await stage.play() for _ in range(25)}

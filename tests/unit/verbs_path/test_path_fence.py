@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hawk_agent.layouts import Layout, compile_nest
-from hawk_agent.transports.verbs.fence import MOST_WINDOWS, Kind, choose, footprint
+from hawk_agent.transports.verbs.fence import MOST_WINDOWS, FenceKind, choose_fence, footprint
 from tests.unit.layouts.oracle import AXES, Side, grid
 from tests.unit.layouts.strategies import layout, pairs
 
@@ -40,22 +40,22 @@ def test_a_whole_region_is_one_window_whatever_its_order_padding_included() -> N
     tiles = Layout.parse("l c h s1 d1 s0 d0", GEOMETRY | {"s": 37, "s0": 16, "d0": 16})
     nest = compile_nest(Layout.parse("l c h s d", GEOMETRY | {"s": 37}), tiles)
 
-    choice = choose(nest, None, windows=1000)
+    choice = choose_fence(nest, None, windows=1000)
 
-    assert (choice.kind, choice.ranges) == (Kind.WINDOW, ((0, tiles.nbytes),))
+    assert (choice.kind, choice.ranges) == (FenceKind.WINDOW, ((0, tiles.nbytes),))
 
 
-@pytest.mark.parametrize(("pages", "kind"), [(8, Kind.WINDOW), (9, Kind.QUEUE_PAIR)])
-def test_a_paged_lease_has_windows_up_to_the_bound(pages: int, kind: Kind) -> None:
+@pytest.mark.parametrize(("pages", "kind"), [(8, FenceKind.WINDOW), (9, FenceKind.QUEUE_PAIR)])
+def test_a_paged_lease_has_windows_up_to_the_bound(pages: int, kind: FenceKind) -> None:
     """Eight layers' and tensors' ranges a page; the bound is 64 a rail."""
     pool = Layout.parse("l c [s1] s0 h d", GEOMETRY | {"s1": 40, "s0": 16})
     request = pool.resize(s=16 * pages)
     nest = compile_nest(Layout.parse("l c h s d", GEOMETRY | {"s": 16 * pages}), request)
 
-    choice = choose(nest, np.arange(pages, dtype=np.int64) * 2, windows=1000)
+    choice = choose_fence(nest, np.arange(pages, dtype=np.int64) * 2, windows=1000)
 
     assert choice.kind is kind
-    assert len(choice.ranges) == (MOST_WINDOWS if kind is Kind.WINDOW else 0)
+    assert len(choice.ranges) == (MOST_WINDOWS if kind is FenceKind.WINDOW else 0)
     assert str(8 * pages) in choice.why
 
 
@@ -64,7 +64,7 @@ def test_pages_that_touch_need_one_window() -> None:
     nest = compile_nest(ROWS, pool.resize(s=64))
     page = pool.nbytes // 40
 
-    choice = choose(nest, np.array([7, 6, 9, 8], np.int64), windows=1000)
+    choice = choose_fence(nest, np.array([7, 6, 9, 8], np.int64), windows=1000)
 
     assert choice.ranges == ((6 * page, 4 * page),)
 
@@ -74,9 +74,9 @@ def test_a_device_with_too_few_windows_says_so(windows: int) -> None:
     pool = Layout.parse("l c [s1] s0 h d", GEOMETRY | {"s1": 40, "s0": 16})
     nest = compile_nest(ROWS.narrow("s", 0, 64), pool.resize(s=64))
 
-    choice = choose(nest, np.array([1, 3, 5, 7], np.int64), windows=windows)
+    choice = choose_fence(nest, np.array([1, 3, 5, 7], np.int64), windows=windows)
 
-    assert choice.kind is (Kind.WINDOW if windows >= 32 else Kind.QUEUE_PAIR)
+    assert choice.kind is (FenceKind.WINDOW if windows >= 32 else FenceKind.QUEUE_PAIR)
     assert choice.why
 
 
@@ -86,7 +86,7 @@ def test_ranges_without_number_are_left_to_the_queue_pair() -> None:
     )
     nest = compile_nest(Layout.parse("l c h s d", {"l": 80, "c": 2, "h": 8, "s": 8_192, "d": 128}), pool)
 
-    choice = choose(nest, np.arange(512, dtype=np.int64), windows=1000)
+    choice = choose_fence(nest, np.arange(512, dtype=np.int64), windows=1000)
 
-    assert choice.kind is Kind.QUEUE_PAIR
+    assert choice.kind is FenceKind.QUEUE_PAIR
     assert "over 65536" in choice.why

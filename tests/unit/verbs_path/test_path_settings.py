@@ -10,7 +10,7 @@ import pytest
 
 from hawk_agent.errors import TransportError
 from hawk_agent.service.settings import AgentSettings
-from hawk_agent.transports.verbs.strategy import Way
+from hawk_agent.transports.verbs.strategy import VerbsStrategy
 from hawk_api.settings import SettingsError
 from tests.unit.agent.house import House, house
 
@@ -43,7 +43,7 @@ def test_without_options_every_port_is_a_rail_and_the_cost_model_decides() -> No
 
 
 def test_every_strategy_can_be_asked_for() -> None:
-    for way in Way:
+    for way in VerbsStrategy:
         assert AgentSettings.read([*BASE, "--strategy", way.value]).strategy == way.value
 
 

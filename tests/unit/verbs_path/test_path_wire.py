@@ -10,7 +10,7 @@ from hawk_agent.errors import TransportError
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.transports.verbs import wire
 from hawk_agent.transports.verbs.queue_pair import EndpointInfo
-from hawk_agent.transports.verbs.registration import Extent
+from hawk_agent.transports.verbs.registration import RemoteRange
 
 endpoints = st.builds(
     EndpointInfo,
@@ -27,12 +27,12 @@ endpoints = st.builds(
 def test_ends_and_keys_arrive_as_they_were_sent(end: EndpointInfo, sizes: list[tuple[int, int]]) -> None:
     opened, at = [], 0
     for nbytes, key in sizes:
-        opened.append(Extent(at, nbytes, 2**47 + at, key))
+        opened.append(RemoteRange(at, nbytes, 2**47 + at, key))
         at += nbytes
     told = peer_pb2.Rail.FromString(wire.to_rail(end, reversed(opened)).SerializeToString())
 
     assert wire.endpoint(told) == end
-    assert wire.extents(told) == tuple(opened)
+    assert wire.remote_ranges(told) == tuple(opened)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,10 @@ def test_what_can_be_no_queue_pair_is_refused(number: int, psn: int, gid: bytes)
 
 def test_keys_that_open_a_byte_twice_are_refused_and_not_shown() -> None:
     rail = wire.to_rail(
-        EndpointInfo(1, 0, bytes(16), 1024), [Extent(0, 100, 0, 0xDEADBEEF), Extent(99, 1, 0, 0xDEADBEEF)]
+        EndpointInfo(1, 0, bytes(16), 1024),
+        [RemoteRange(0, 100, 0, 0xDEADBEEF), RemoteRange(99, 1, 0, 0xDEADBEEF)],
     )
 
     with pytest.raises(TransportError, match="from 0 and from 99 twice") as caught:
-        wire.extents(rail)
+        wire.remote_ranges(rail)
     assert str(0xDEADBEEF) not in str(caught.value)

@@ -211,7 +211,7 @@ static PyObject *context_close(Context *self, PyObject *unused)
 /* What the extended query says of on-demand paging over a reliable connection; 0 where it can't be asked. */
 static unsigned int odp_of(IbvContext *context)
 {
-    if (context->abi_compat != IBV_EXTENDED)
+    if (context->abi_compat != HAWK_VERBS_ABI_IS_EXTENDED)
         return 0;
     IbvExtended *extended = (IbvExtended *)((char *)context - offsetof(IbvExtended, context));
     IbvDeviceAttrEx attr;
@@ -220,7 +220,7 @@ static unsigned int odp_of(IbvContext *context)
         return 0;
     if (extended->query_device_ex(context, NULL, &attr, sizeof attr))
         return 0;
-    return attr.general_caps & IBV_ODP_ANY ? attr.rc_odp_caps : 0;
+    return attr.general_caps & HAWK_IBV_ODP_SUPPORT ? attr.rc_odp_caps : 0;
 }
 
 PyDoc_STRVAR(limits_doc, "limits() -> dict of the device's limits, under the names of ibv_device_attr");

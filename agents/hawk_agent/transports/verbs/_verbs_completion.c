@@ -119,7 +119,7 @@ static void account(Queue *queue, uint64_t number, const IbvWc *wc)
     const uint64_t before = number - queue->retired;
     if (queue->first_failed != UINT64_MAX)
         queue->failed += before; /* a failed queue completes nothing: these were flushed without a word */
-    if (wc->status != IBV_DONE_OK) {
+    if (wc->status != HAWK_IBV_WC_SUCCESS) {
         queue->failed++;
         if (queue->first_failed == UINT64_MAX) {
             queue->first_failed = number;
@@ -134,7 +134,7 @@ static void account(Queue *queue, uint64_t number, const IbvWc *wc)
 static int received(Queue *queue, const IbvWc *wc, PyObject *found)
 {
     queue->receives_done++;
-    if (wc->status != IBV_DONE_OK) {
+    if (wc->status != HAWK_IBV_WC_SUCCESS) {
         if (!queue->receive_status)
             queue->receive_status = wc->status;
         return 0;
@@ -145,7 +145,7 @@ static int received(Queue *queue, const IbvWc *wc, PyObject *found)
         queue->refill_error = error;
     else
         queue->receives_posted++;
-    if (!(wc->wc_flags & IBV_DONE_WITH_IMM))
+    if (!(wc->wc_flags & HAWK_IBV_WC_WITH_IMM))
         return 0;
     PyObject *one = Py_BuildValue("III", queue->tag, (unsigned int)ntohl(wc->imm_data), wc->byte_len);
     const int failed = !one || PyList_Append(found, one) < 0;

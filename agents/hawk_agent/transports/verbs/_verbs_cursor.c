@@ -113,7 +113,7 @@ static const char *make_arena(Cursor *c)
     for (int64_t i = 0; i < c->chain; i++) {
         c->wr[i].next = i + 1 < c->chain ? &c->wr[i + 1] : NULL;
         c->wr[i].sg_list = c->sge + i * c->max_sge;
-        c->wr[i].opcode = c->reads ? IBV_OP_READ : IBV_OP_WRITE;
+        c->wr[i].opcode = c->reads ? HAWK_IBV_WR_RDMA_READ : HAWK_IBV_WR_RDMA_WRITE;
     }
     return NULL;
 }

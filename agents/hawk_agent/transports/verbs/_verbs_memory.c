@@ -119,7 +119,7 @@ static PyObject *window_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     if (!context->context->ops.alloc_mw)
         return verbs_error(EOPNOTSUPP);
     errno = 0;
-    IbvMw *mw = context->context->ops.alloc_mw(context->pd, IBV_WINDOW_2);
+    IbvMw *mw = context->context->ops.alloc_mw(context->pd, HAWK_IBV_MW_TYPE_2);
     if (!mw)
         return verbs_error(errno);
     Window *self = verbs_new(type);

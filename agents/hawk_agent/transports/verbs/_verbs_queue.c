@@ -71,7 +71,7 @@ static PyObject *queue_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         .send_cq = completion->cq,
         .recv_cq = completion->cq,
         .cap = {depth, receives, max_sge, 1, max_inline},
-        .qp_type = IBV_TYPE_RC,
+        .qp_type = HAWK_IBV_QPT_RC,
     };
     Queue *self = new_queue(type);
     if (!self)
@@ -161,7 +161,7 @@ static PyObject *modify(Queue *self, IbvQpAttr *attr, int mask)
     int error;
     Py_BEGIN_ALLOW_THREADS
     errno = 0;
-    error = as_errno(self->context->library->call.modify_qp(self->qp, attr, mask | IBV_SET_STATE));
+    error = as_errno(self->context->library->call.modify_qp(self->qp, attr, mask | HAWK_IBV_QP_STATE));
     Py_END_ALLOW_THREADS
     if (error)
         return verbs_error(error);
@@ -171,17 +171,17 @@ static PyObject *modify(Queue *self, IbvQpAttr *attr, int mask)
 PyDoc_STRVAR(to_init_doc, "to_init(port, pkey_index, access)");
 static PyObject *queue_to_init(Queue *self, PyObject *args)
 {
-    IbvQpAttr a = {.qp_state = IBV_STATE_INIT};
+    IbvQpAttr a = {.qp_state = HAWK_IBV_QPS_INIT};
     if (!PyArg_ParseTuple(args, "bHI", &a.port_num, &a.pkey_index, &a.qp_access_flags))
         return NULL;
-    return modify(self, &a, IBV_SET_PKEY | IBV_SET_PORT | IBV_SET_ACCESS);
+    return modify(self, &a, HAWK_IBV_QP_PKEY_INDEX | HAWK_IBV_QP_PORT | HAWK_IBV_QP_ACCESS_FLAGS);
 }
 
 PyDoc_STRVAR(to_rtr_doc, "to_rtr(port, mtu, peer_number, peer_psn, peer_gid, gid_index, hop_limit, traffic_class,\n"
                          "       peer_reads, rnr_timer, peer_lid)");
 static PyObject *queue_to_rtr(Queue *self, PyObject *args)
 {
-    IbvQpAttr a = {.qp_state = IBV_STATE_RTR};
+    IbvQpAttr a = {.qp_state = HAWK_IBV_QPS_RTR};
     const char *gid;
     Py_ssize_t length;
     if (!PyArg_ParseTuple(args, "biIIy#bbbbbH", &a.ah_attr.port_num, &a.path_mtu, &a.dest_qp_num, &a.rq_psn, &gid,
@@ -193,23 +193,26 @@ static PyObject *queue_to_rtr(Queue *self, PyObject *args)
     memcpy(a.ah_attr.grh.dgid.raw, gid, 16);
     a.ah_attr.is_global = 1;
     return modify(self, &a,
-                  IBV_SET_PATH | IBV_SET_MTU | IBV_SET_PEER | IBV_SET_RQ_PSN | IBV_SET_PEER_READS | IBV_SET_RNR_TIMER);
+                  HAWK_IBV_QP_AV | HAWK_IBV_QP_PATH_MTU | HAWK_IBV_QP_DEST_QPN | HAWK_IBV_QP_RQ_PSN |
+                      HAWK_IBV_QP_MAX_DEST_RD_ATOMIC | HAWK_IBV_QP_MIN_RNR_TIMER);
 }
 
 PyDoc_STRVAR(to_rts_doc, "to_rts(timeout, retries, rnr_retries, psn, reads)");
 static PyObject *queue_to_rts(Queue *self, PyObject *args)
 {
-    IbvQpAttr a = {.qp_state = IBV_STATE_RTS};
+    IbvQpAttr a = {.qp_state = HAWK_IBV_QPS_RTS};
     if (!PyArg_ParseTuple(args, "bbbIb", &a.timeout, &a.retry_cnt, &a.rnr_retry, &a.sq_psn, &a.max_rd_atomic))
         return NULL;
-    return modify(self, &a, IBV_SET_TIMEOUT | IBV_SET_RETRY | IBV_SET_RNR_RETRY | IBV_SET_SQ_PSN | IBV_SET_READS);
+    return modify(self, &a,
+                  HAWK_IBV_QP_TIMEOUT | HAWK_IBV_QP_RETRY_CNT | HAWK_IBV_QP_RNR_RETRY | HAWK_IBV_QP_SQ_PSN |
+                      HAWK_IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
 PyDoc_STRVAR(to_error_doc, "to_error()\n\nEnd all access through it: what is in flight is flushed.");
 static PyObject *queue_to_error(Queue *self, PyObject *unused)
 {
     (void)unused;
-    IbvQpAttr a = {.qp_state = IBV_STATE_ERR};
+    IbvQpAttr a = {.qp_state = HAWK_IBV_QPS_ERR};
     return modify(self, &a, 0);
 }
 
@@ -217,7 +220,7 @@ PyDoc_STRVAR(to_reset_doc, "to_reset() -> requests that were in flight and are w
 static PyObject *queue_to_reset(Queue *self, PyObject *unused)
 {
     (void)unused;
-    IbvQpAttr a = {.qp_state = IBV_STATE_RESET};
+    IbvQpAttr a = {.qp_state = HAWK_IBV_QPS_RESET};
     lock_queue(self);
     PyObject *done = modify(self, &a, 0);
     const uint64_t lost = self->posted - self->retired;
@@ -242,7 +245,7 @@ static PyObject *queue_state(Queue *self, PyObject *unused)
     IbvQpAttr attr;
     IbvQpInitAttr init;
     memset(&attr, 0, sizeof attr);
-    const int error = as_errno(self->context->library->call.query_qp(self->qp, &attr, IBV_SET_STATE, &init));
+    const int error = as_errno(self->context->library->call.query_qp(self->qp, &attr, HAWK_IBV_QP_STATE, &init));
     return error ? verbs_error(error) : PyLong_FromLong(attr.qp_state);
 }
 
@@ -254,8 +257,8 @@ int64_t queue_post(Queue *queue, IbvSendWr *first, int64_t count, int last_signa
         const uint64_t number = queue->posted + (uint64_t)i;
         const int signalled = !((number + 1) & queue->mask) || (last_signalled && i == count - 1);
         first[i].wr_id = ID_TAG(queue->tag) | (number & ID_NUMBER);
-        first[i].send_flags &= ~(unsigned)IBV_FLAG_SIGNALED;
-        first[i].send_flags |= signalled ? IBV_FLAG_SIGNALED : 0;
+        first[i].send_flags &= ~(unsigned)HAWK_IBV_SEND_SIGNALED;
+        first[i].send_flags |= signalled ? HAWK_IBV_SEND_SIGNALED : 0;
     }
     IbvSendWr *bad = first, *after = first[count - 1].next;
     first[count - 1].next = NULL;
@@ -328,7 +331,7 @@ static PyObject *queue_bind(Queue *self, PyObject *args)
     if (!window->mw || !memory->mr)
         return verbs_closed(window->mw ? "memory" : "window");
     const uint32_t rkey = (window->rkey & ~0xffu) | ((window->rkey + 1) & 0xff);
-    IbvSendWr wr = {.opcode = IBV_OP_BIND};
+    IbvSendWr wr = {.opcode = HAWK_IBV_WR_BIND_MW};
     wr.bind_mw.mw = window->mw;
     wr.bind_mw.rkey = rkey;
     wr.bind_mw.bind_info = (IbvBindInfo){memory->mr, address, nbytes, access};
@@ -346,7 +349,7 @@ static PyObject *queue_invalidate(Queue *self, PyObject *args)
         return NULL;
     if (!window->mw)
         return verbs_closed("window");
-    IbvSendWr wr = {.opcode = IBV_OP_INVALIDATE, .imm_data = window->rkey};
+    IbvSendWr wr = {.opcode = HAWK_IBV_WR_LOCAL_INV, .imm_data = window->rkey};
     return post_one(self, &wr);
 }
 
@@ -355,7 +358,7 @@ PyDoc_STRVAR(mark_doc, "mark() -> the request's number\n\n"
 static PyObject *queue_mark(Queue *self, PyObject *unused)
 {
     (void)unused;
-    IbvSendWr wr = {.opcode = IBV_OP_WRITE};
+    IbvSendWr wr = {.opcode = HAWK_IBV_WR_RDMA_WRITE};
     return post_one(self, &wr);
 }
 

@@ -98,7 +98,7 @@ static void close_request(Cursor *c)
 {
     if (!c->open)
         return;
-    c->open->send_flags = !c->reads && c->bytes && c->bytes <= (uint64_t)c->max_inline ? IBV_FLAG_INLINE : 0;
+    c->open->send_flags = !c->reads && c->bytes && c->bytes <= (uint64_t)c->max_inline ? HAWK_IBV_SEND_INLINE : 0;
     c->moved += c->bytes;
     c->open = NULL;
 }
@@ -317,7 +317,7 @@ static void fill(Cursor *c, int64_t most)
     close_request(c);
     if (c->done && c->has_immediate && c->filled) {
         IbvSendWr *last = &c->wr[c->filled - 1];
-        last->opcode = IBV_OP_WRITE_IMM;
+        last->opcode = HAWK_IBV_WR_RDMA_WRITE_WITH_IMM;
         last->imm_data = c->immediate;
         c->has_immediate = 0;
     }

@@ -16,17 +16,17 @@ from hawk_agent.errors import TransportError
 from hawk_agent.layouts import Nest, engines, stream
 from hawk_agent.layouts.buffers import as_bytes
 from hawk_agent.transports.verbs.port import PIECE, PIECES
-from hawk_agent.transports.verbs.posting import Local, Remote, order
+from hawk_agent.transports.verbs.posting import LocalMemory, RemoteMemory, order_programs
 from hawk_agent.transports.verbs.rails import Ledger, Share, shares
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from hawk_agent.layouts.buffers import Blocks
-    from hawk_agent.memory.region import Region
+    from hawk_agent.memory.region import CacheRegion
     from hawk_agent.transfer.chunks import Chunk
     from hawk_agent.transfer.translation import Translation
-    from hawk_agent.transfer.work import Work
+    from hawk_agent.transfer.work import CopyWork
     from hawk_agent.transports.verbs.lane import Lane
 
 
@@ -106,7 +106,13 @@ class Carrier:
 
 
 async def write_translated(
-    lane: Lane, nest: Nest, source: tuple[Region, Blocks], remote: Remote, *, work: Work, immediate: int
+    lane: Lane,
+    nest: Nest,
+    source: tuple[CacheRegion, Blocks],
+    remote: RemoteMemory,
+    *,
+    work: CopyWork,
+    immediate: int,
 ) -> None:
     """Translated into the lane's bounce buffer and written from there, a piece at a time.
 
@@ -116,7 +122,7 @@ async def write_translated(
     total = nest.payload_nbytes
     async with lane.bouncing:
         ring = lane.ring()
-        flat = Local(len(ring.memory), ring.registered.local_keys)
+        flat = LocalMemory(len(ring.memory), ring.registered.local_ranges)
         under_way: deque[asyncio.Task[None]] = deque()
         try:
             for start, stop, base in _pieces(total):
@@ -140,18 +146,18 @@ async def write_translated(
 
 
 async def read_translated(
-    lane: Lane, nest: Nest, destination: tuple[Region, Blocks], remote: Remote, work: Work
+    lane: Lane, nest: Nest, destination: tuple[CacheRegion, Blocks], remote: RemoteMemory, work: CopyWork
 ) -> None:
     """Read as the source has it into the lane's bounce buffer and translated there, a piece at a time."""
     region, blocks = destination
-    turned = order(nest, "read")
+    turned = order_programs(nest, "read")
     tables = (
         np.zeros(0, np.int64),
         np.zeros(0, np.int64) if blocks is None else np.asarray(blocks, np.int64),
     )
     async with lane.bouncing:
         ring = lane.ring()
-        flat = Local(len(ring.memory), ring.registered.local_keys)
+        flat = LocalMemory(len(ring.memory), ring.registered.local_ranges)
 
         async def piece(start: int, stop: int, base: int) -> None:
             cut = list(stream.cut(turned, start, stop))

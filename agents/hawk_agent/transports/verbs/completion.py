@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from hawk_agent.transports.verbs.device import Device
+    from hawk_agent.transports.verbs.device import RdmaDevice
     from hawk_agent.transports.verbs.posting import Posting
     from hawk_agent.transports.verbs.queue_pair import QueuePair
 
@@ -38,7 +38,7 @@ _RETRY_SECONDS: Final = 0.002
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class ImmediateArrival:
     """An immediate that a peer's last write carried: 32 bits in host order, and that write's bytes."""
 
     queue: QueuePair
@@ -54,7 +54,7 @@ class CompletionQueue:
         entries: completions that it must hold: the sum of depth and receives over its queue pairs.
     """
 
-    def __init__(self, device: Device, entries: int) -> None:
+    def __init__(self, device: RdmaDevice, entries: int) -> None:
         most = device.limits.max_cqe
         if not 1 <= entries <= most:
             raise DeviceError(f"{device.info}: a completion queue of {entries}; the device takes 1 to {most}")
@@ -82,13 +82,13 @@ class CompletionQueue:
         """The queue pairs that complete here."""
         return tuple(self._queues.values())
 
-    def poll(self, limit: int = BATCH) -> tuple[int, list[Arrival]]:
+    def poll(self, limit: int = BATCH) -> tuple[int, list[ImmediateArrival]]:
         """Take at most so many completions; returns how many, and the immediates among them."""
         taken, raw = self.raw.poll(limit)
         for queue in self.queues:
             queue.mark()
         found = [
-            Arrival(self._queues[tag], immediate, nbytes)
+            ImmediateArrival(self._queues[tag], immediate, nbytes)
             for tag, immediate, nbytes in raw
             if tag in self._queues
         ]
@@ -121,13 +121,13 @@ class CompletionQueue:
         self.close()
 
 
-def finish(posting: Posting, *, seconds: float = STALL_SECONDS) -> list[Arrival]:
+def finish_posting(posting: Posting, *, seconds: float = STALL_SECONDS) -> list[ImmediateArrival]:
     """Drive a posting to its end without an event loop; returns the immediates that arrived meanwhile.
 
     CompletionError when a request failed, TransportTimeoutError when it takes longer than `seconds`.
     """
     completions = posting.queue.completions
-    arrivals: list[Arrival] = []
+    arrivals: list[ImmediateArrival] = []
     end = time.monotonic() + seconds
     while not posting.settled:
         posted = posting.step()
@@ -157,7 +157,7 @@ class Dispatcher:
         self,
         completions: CompletionQueue,
         *,
-        arrived: Callable[[Arrival], None] = lambda _: None,
+        arrived: Callable[[ImmediateArrival], None] = lambda _: None,
         broken: Callable[[QueuePair, CompletionError], None] = lambda _queue, _error: None,
     ) -> None:
         self.completions = completions

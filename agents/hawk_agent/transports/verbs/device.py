@@ -9,7 +9,7 @@ from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Final
 
 from hawk_agent.transports.verbs.errors import DeviceError, VerbsUnavailableError
-from hawk_agent.transports.verbs.library import LIBRARY, load, native
+from hawk_agent.transports.verbs.library import LIBRARY, load_library, native
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -161,7 +161,7 @@ def survey(
 ) -> tuple[list[DeviceInfo], list[str]]:
     """The ports that can be used, and the reasons why others can't."""
     try:
-        library = load(path)
+        library = load_library(path)
         names = library.devices()
     except VerbsUnavailableError as error:
         return [], [str(error)]
@@ -249,14 +249,14 @@ def _gids(context: native.Context, port: int, length: int) -> Iterable[Gid]:
             yield Gid(index, raw, GID_TYPES[kind])
 
 
-class Device:
+class RdmaDevice:
     """A device in use: its context and protection domain. Close it after all that was made from it."""
 
     def __init__(self, info: DeviceInfo) -> None:
         """Open it. DeviceError when it is gone."""
         self.info = info
         try:
-            self.context = native.Context(load(info.library), info.name)
+            self.context = native.Context(load_library(info.library), info.name)
         except OSError as error:
             raise DeviceError(
                 f"{info.name} can't be opened ({error.strerror}); is it still there?"
@@ -302,7 +302,7 @@ class Device:
         """Close it; ValueError while something made from it is open."""
         self.context.close()
 
-    def __enter__(self) -> Device:
+    def __enter__(self) -> RdmaDevice:
         return self
 
     def __exit__(
@@ -327,6 +327,6 @@ EVENTS: Final = {
 """Events that matter, by their number."""
 
 
-def open(info: DeviceInfo) -> Device:  # noqa: A001 - read as device.open
+def open_device(info: DeviceInfo) -> RdmaDevice:
     """Open a device that `discover` found. DeviceError when it is gone."""
-    return Device(info)
+    return RdmaDevice(info)

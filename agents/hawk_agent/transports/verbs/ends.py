@@ -12,29 +12,29 @@ from typing import TYPE_CHECKING, Final
 
 from hawk_agent.errors import TransportError, TransportTimeoutError
 from hawk_agent.transfer.transport import DestinationEnd, SourceEnd
-from hawk_agent.transfer.work import Work
+from hawk_agent.transfer.work import CopyWork
 from hawk_agent.transports.verbs import carrying, wire
 from hawk_agent.transports.verbs.immediate import Immediate
-from hawk_agent.transports.verbs.posting import Local, Remote
+from hawk_agent.transports.verbs.posting import LocalMemory, RemoteMemory
 from hawk_agent.transports.verbs.rails import Arrivals, shares
-from hawk_agent.transports.verbs.registration import GATHERED, STAGING, Access
-from hawk_agent.transports.verbs.strategy import Way
+from hawk_agent.transports.verbs.registration import GATHERED, STAGING, AccessFlags
+from hawk_agent.transports.verbs.strategy import VerbsStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import ThreadPoolExecutor
 
-    from hawk_agent.memory.region import Region
+    from hawk_agent.memory.region import CacheRegion
     from hawk_agent.protocol import peer_pb2
     from hawk_agent.transfer.chunks import Chunk
     from hawk_agent.transfer.translation import Translation
-    from hawk_agent.transports.verbs.completion import Arrival
+    from hawk_agent.transports.verbs.completion import ImmediateArrival
     from hawk_agent.transports.verbs.errors import CompletionError
-    from hawk_agent.transports.verbs.fence import Choice
+    from hawk_agent.transports.verbs.fence import FenceChoice
     from hawk_agent.transports.verbs.lane import Lane
     from hawk_agent.transports.verbs.queue_pair import Timeouts
     from hawk_agent.transports.verbs.rails import Share
-    from hawk_agent.transports.verbs.registration import Extent
+    from hawk_agent.transports.verbs.registration import RemoteRange
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ that fails, or dies, says so much earlier, by its completions or by its stream's
 WORD_SECONDS: Final = 2.0
 
 
-async def close_all(lanes: Sequence[Lane]) -> None:
+async def close_lanes(lanes: Sequence[Lane]) -> None:
     """Close each; every one is tried. The first error is raised when all were."""
     for lane in lanes:
         lane.end()
@@ -56,16 +56,16 @@ async def close_all(lanes: Sequence[Lane]) -> None:
             raise error
 
 
-class Source(SourceEnd):
+class VerbsSource(SourceEnd):
     """The sender's end."""
 
     def __init__(
         self,
         translation: Translation,
-        source: Region,
+        source: CacheRegion,
         *,
         lanes: list[Lane],
-        way: Way,
+        way: VerbsStrategy,
         pool: ThreadPoolExecutor,
         timeouts: Timeouts,
     ) -> None:
@@ -73,13 +73,13 @@ class Source(SourceEnd):
         self._source = source
         self.lanes = lanes
         self._way = way
-        self._work = Work(pool)
+        self._work = CopyWork(pool)
         self._timeouts = timeouts
         self._blocks = translation.source.table
         self._to = translation.destination.table
         self._heads = carrying.heads(translation)
         self._carrier: carrying.Carrier | None = None
-        self.remote: dict[Lane, Remote] = {}
+        self.remote: dict[Lane, RemoteMemory] = {}
         self._slot = self._generation = 0
 
     async def connect(self, answer: peer_pb2.Answer) -> None:
@@ -91,13 +91,13 @@ class Source(SourceEnd):
                 f"the receiver takes none of the {len(self.lanes)} rails offered; its log says why"
             )
         spare, self.lanes = [lane for lane in self.lanes if lane not in taken], list(taken)
-        await close_all(spare)
+        await close_lanes(spare)
         self._slot, self._generation = told.slot, told.generation
-        access = Access.REMOTE_READ if self._way.pulled else Access.NONE
+        access = AccessFlags.IBV_ACCESS_REMOTE_READ if self._way.pulled else AccessFlags.NONE
         nbytes = self._translation.destination.layout.nbytes
         self._carrier = carrying.Carrier(self.lanes)
         for lane, rail in taken.items():
-            self.remote[lane] = Remote(nbytes, wire.extents(rail), self._to)
+            self.remote[lane] = RemoteMemory(nbytes, wire.remote_ranges(rail), self._to)
             try:
                 lane.connect(wire.endpoint(rail), access, self._timeouts)
             except TransportError as error:
@@ -113,30 +113,30 @@ class Source(SourceEnd):
         nest = carrying.nest_of(self._translation, share)
         immediate = Immediate(self._slot, self._generation, share.chunk, share.index).pack()
         remote = self.remote[lane]
-        if self._way is Way.TILE_FIRST:
+        if self._way is VerbsStrategy.TILE_FIRST:
             source = (self._source, self._blocks)
             await carrying.write_translated(lane, nest, source, remote, work=self._work, immediate=immediate)
             return
-        keys = lane.port.registered(self._source, GATHERED).local_keys
-        local = Local(self._source.nbytes, keys, self._blocks)
+        ranges = lane.port.registered(self._source, GATHERED).local_ranges
+        local = LocalMemory(self._source.nbytes, ranges, self._blocks)
         await lane.post(nest, local, remote, immediate=immediate)
 
     async def close(self) -> None:
         """Flush what is under way; afterwards no card reads the source for this transfer."""
         self._work.cancel()
-        await close_all(self.lanes)
+        await close_lanes(self.lanes)
         await self._work.drained()
 
 
-class Destination(DestinationEnd):
+class VerbsDestination(DestinationEnd):
     """The receiver's end. `lanes` are added by who opens it, in the order of the offer's rails."""
 
     def __init__(
         self,
         translation: Translation,
-        destination: Region,
+        destination: CacheRegion,
         *,
-        way: Way,
+        way: VerbsStrategy,
         pool: ThreadPoolExecutor,
         number: tuple[int, int],
         ended: Callable[[], None],
@@ -144,7 +144,7 @@ class Destination(DestinationEnd):
         self._translation = translation
         self._destination = destination
         self._way = way
-        self._work = Work(pool)
+        self._work = CopyWork(pool)
         self._slot, self._generation = number
         self._ended = ended
         self._from = translation.source.table
@@ -156,21 +156,27 @@ class Destination(DestinationEnd):
         self._stopped = self._over = False
         self._problem: TransportError | None = None
         self._carrier: carrying.Carrier | None = None
-        self.remote: dict[Lane, Remote] = {}
+        self.remote: dict[Lane, RemoteMemory] = {}
         self.lanes: list[Lane] = []
         self.strays = 0
         """Immediates that belong to no share of this transfer."""
 
     async def connect(
-        self, lane: Lane, rail: peer_pb2.Rail, fence: Choice | None, timeouts: Timeouts
-    ) -> tuple[Extent, ...] | None:
+        self, lane: Lane, rail: peer_pb2.Rail, fence: FenceChoice | None, timeouts: Timeouts
+    ) -> tuple[RemoteRange, ...] | None:
         """Connect a lane to a rail of the offer, and open what the fence closes; what it opened are secrets.
 
         None when that can't be: the lane is left out then.
         """
         try:
-            self.remote[lane] = Remote(self._translation.source.layout.nbytes, wire.extents(rail), self._from)
-            lane.connect(wire.endpoint(rail), Access.REMOTE_WRITE if fence else Access.NONE, timeouts)
+            self.remote[lane] = RemoteMemory(
+                self._translation.source.layout.nbytes, wire.remote_ranges(rail), self._from
+            )
+            lane.connect(
+                wire.endpoint(rail),
+                AccessFlags.IBV_ACCESS_REMOTE_WRITE if fence else AccessFlags.NONE,
+                timeouts,
+            )
             return await lane.open(self._destination, fence) if fence else ()
         except TransportError as error:
             lane.failed("unconnected", error)
@@ -185,7 +191,7 @@ class Destination(DestinationEnd):
             raise self._problem or TransportError("the sender offers no rail")
         self._carrier = carrying.Carrier(self.lanes)
 
-    def arrived(self, arrival: Arrival) -> None:
+    def arrived(self, arrival: ImmediateArrival) -> None:
         """An immediate came in."""
         found = Immediate.unpack(arrival.immediate)
         if (found.slot, found.generation) != (self._slot, self._generation):
@@ -213,12 +219,12 @@ class Destination(DestinationEnd):
     async def _read(self, share: Share, lane: Lane) -> None:
         nest = carrying.nest_of(self._translation, share)
         remote = self.remote[lane]
-        if self._way is Way.TILE_LAST:
+        if self._way is VerbsStrategy.TILE_LAST:
             destination = (self._destination, self._blocks)
             await carrying.read_translated(lane, nest, destination, remote, self._work)
             return
-        keys = lane.port.registered(self._destination, STAGING).local_keys
-        local = Local(self._destination.nbytes, keys, self._blocks)
+        ranges = lane.port.registered(self._destination, STAGING).local_ranges
+        local = LocalMemory(self._destination.nbytes, ranges, self._blocks)
         await lane.post(nest, local, remote, direction="read")
 
     async def _all_in(self, chunk: Chunk) -> None:
@@ -250,7 +256,7 @@ class Destination(DestinationEnd):
         self._news.set()
         self._work.cancel()
         await asyncio.gather(*(lane.revoke() for lane in self.lanes), return_exceptions=True)
-        await close_all(self.lanes)
+        await close_lanes(self.lanes)
         await self._work.drained()
         if not self._over:
             self._over = True

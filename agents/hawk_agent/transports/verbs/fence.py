@@ -30,7 +30,7 @@ MOST_STARTS: Final = 1 << 16
 """Ranges that are looked at, at most, to see whether they join to few."""
 
 
-class Kind(Enum):
+class FenceKind(Enum):
     """The ways to end access, as status, logs and metrics name them."""
 
     QUEUE_PAIR = "queue-pair"
@@ -38,31 +38,31 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FenceChoice:
     """A lease's fence: `ranges` are the (offset, bytes) that windows open, empty for a queue pair."""
 
-    kind: Kind
+    kind: FenceKind
     ranges: tuple[tuple[int, int], ...]
     why: str
 
 
-def choose(
-    nest: Nest, table: NDArray[np.int64] | None, *, windows: int, forced: Kind | None = None
-) -> Choice:
+def choose_fence(
+    nest: Nest, table: NDArray[np.int64] | None, *, windows: int, forced: FenceKind | None = None
+) -> FenceChoice:
     """The fence of a lease that `nest` writes, with the destination's block table.
 
     `windows` is how many memory windows of type 2 the device can have, 0 if it has none.
     """
-    if forced is Kind.QUEUE_PAIR:
-        return Choice(Kind.QUEUE_PAIR, (), "asked for")
+    if forced is FenceKind.QUEUE_PAIR:
+        return FenceChoice(FenceKind.QUEUE_PAIR, (), "asked for")
     if not windows:
-        return Choice(Kind.QUEUE_PAIR, (), "the device has no memory windows of type 2")
+        return FenceChoice(FenceKind.QUEUE_PAIR, (), "the device has no memory windows of type 2")
     ranges = footprint(nest, table)
     most = min(windows, MOST_WINDOWS)
     if ranges is None or len(ranges) > most:
         count = f"over {MOST_STARTS}" if ranges is None else f"{len(ranges)}"
-        return Choice(Kind.QUEUE_PAIR, (), f"{count} ranges; windows are for {most} at most")
-    return Choice(Kind.WINDOW, tuple(ranges), f"{len(ranges)} ranges")
+        return FenceChoice(FenceKind.QUEUE_PAIR, (), f"{count} ranges; windows are for {most} at most")
+    return FenceChoice(FenceKind.WINDOW, tuple(ranges), f"{len(ranges)} ranges")
 
 
 def footprint(nest: Nest, table: NDArray[np.int64] | None) -> list[tuple[int, int]] | None:

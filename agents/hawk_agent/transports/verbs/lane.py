@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from hawk_agent.errors import TransportError, TransportTimeoutError
 from hawk_agent.transports.verbs.completion import CompletionQueue, Dispatcher
-from hawk_agent.transports.verbs.fence import Kind
-from hawk_agent.transports.verbs.posting import Local, Posting, Remote
+from hawk_agent.transports.verbs.fence import FenceKind
+from hawk_agent.transports.verbs.posting import LocalMemory, Posting, RemoteMemory
 from hawk_agent.transports.verbs.queue_pair import EndpointInfo, QueuePair, Timeouts
-from hawk_agent.transports.verbs.registration import DESTINATION, WINDOWED, Access
-from hawk_agent.transports.verbs.windows import Window
+from hawk_agent.transports.verbs.registration import DESTINATION, WINDOWED, AccessFlags
+from hawk_agent.transports.verbs.windows import MemoryWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hawk_agent.layouts import Nest
-    from hawk_agent.memory.region import Region
-    from hawk_agent.metrics import Metrics
-    from hawk_agent.transports.verbs.completion import Arrival
+    from hawk_agent.memory.region import CacheRegion
+    from hawk_agent.metrics import AgentMetrics
+    from hawk_agent.transports.verbs.completion import ImmediateArrival
     from hawk_agent.transports.verbs.errors import CompletionError
-    from hawk_agent.transports.verbs.fence import Choice
+    from hawk_agent.transports.verbs.fence import FenceChoice
     from hawk_agent.transports.verbs.port import Port, Ring
-    from hawk_agent.transports.verbs.registration import Extent, Registered
+    from hawk_agent.transports.verbs.registration import RegisteredMemory, RemoteRange
 
 log = logging.getLogger(__name__)
 
@@ -49,10 +49,10 @@ class Lane:
     def __init__(
         self,
         port: Port,
-        metrics: Metrics,
+        metrics: AgentMetrics,
         *,
         depth: int = DEPTH,
-        arrived: Callable[[Arrival], None] = lambda _: None,
+        arrived: Callable[[ImmediateArrival], None] = lambda _: None,
         broken: Callable[[Lane, CompletionError], None] = lambda _lane, _error: None,
     ) -> None:
         """Make its queue pair. DeviceError when the port can't be used or has no room."""
@@ -60,9 +60,9 @@ class Lane:
         self.port = port
         self._metrics = metrics
         self._broken = broken
-        self._windows: list[Window] = []
+        self._windows: list[MemoryWindow] = []
         self._rings: list[Ring] = []
-        self.fence = Kind.QUEUE_PAIR
+        self.fence = FenceKind.QUEUE_PAIR
         self.bouncing = asyncio.Lock()
         """Held by the one share that uses the bounce buffer."""
         self._ended = self._closed = False
@@ -78,39 +78,41 @@ class Lane:
         self.dispatcher = Dispatcher(self._completions, arrived=arrived, broken=self._on_broken)
         self.dispatcher.start()
 
-    def connect(self, peer: EndpointInfo, access: Access, timeouts: Timeouts) -> None:
+    def connect(self, peer: EndpointInfo, access: AccessFlags, timeouts: Timeouts) -> None:
         """To the peer's end; `access` is what its requests may do here."""
         self.queue.connect(peer, access, timeouts)
         for warning in self.queue.warnings:
             log.warning("verbs: %s", warning)
 
-    async def open(self, region: Region, fence: Choice) -> tuple[Extent, ...]:
+    async def open(self, region: CacheRegion, fence: FenceChoice) -> tuple[RemoteRange, ...]:
         """Open the region, or the fence's ranges of it, to the peer's writes. What it returns are secrets."""
-        if fence.kind is Kind.WINDOW:
+        if fence.kind is FenceKind.WINDOW:
             registered = await asyncio.to_thread(self.port.registered, region, WINDOWED)
             pieces = _pieces(registered, fence.ranges)
             try:
                 for _ in pieces:
-                    self._windows.append(Window(self.port.device))
+                    self._windows.append(MemoryWindow(self.port.device))
             except TransportError as error:  # other users have them; the queue pair is as good an end
-                log.warning("verbs: %s; the lease's fence is %s", error, Kind.QUEUE_PAIR.value)
+                log.warning("verbs: %s; the lease's fence is %s", error, FenceKind.QUEUE_PAIR.value)
             else:
-                self.fence = Kind.WINDOW
+                self.fence = FenceKind.WINDOW
                 return await self._bind(registered, pieces)
-        return (await asyncio.to_thread(self.port.registered, region, DESTINATION)).remote_keys
+        return (await asyncio.to_thread(self.port.registered, region, DESTINATION)).remote_ranges
 
-    async def _bind(self, registered: Registered, pieces: list[tuple[int, int]]) -> tuple[Extent, ...]:
+    async def _bind(
+        self, registered: RegisteredMemory, pieces: list[tuple[int, int]]
+    ) -> tuple[RemoteRange, ...]:
         last = -1
         for window, (at, nbytes) in zip(self._windows, pieces, strict=True):
             last = window.bind(self.queue, registered, at, nbytes)
         await self.dispatcher.ended(self.queue, last, seconds=BIND_SECONDS)
-        return tuple(window.extent for window in self._windows)
+        return tuple(window.remote_range for window in self._windows)
 
     async def post(
         self,
         nest: Nest,
-        local: Local,
-        remote: Remote,
+        local: LocalMemory,
+        remote: RemoteMemory,
         *,
         direction: Literal["write", "read"] = "write",
         immediate: int | None = None,
@@ -148,7 +150,7 @@ class Lane:
     async def revoke(self) -> None:
         """End the peer's access: after this no request of the peer does anything here."""
         self._ended = True
-        if self.fence is Kind.WINDOW and self.queue.failure is None:
+        if self.fence is FenceKind.WINDOW and self.queue.failure is None:
             with contextlib.suppress(TransportError):  # the error state below ends it all the same
                 numbers = [window.invalidate(self.queue) for window in self._windows]
                 await self.dispatcher.ended(self.queue, numbers[-1], seconds=BIND_SECONDS)
@@ -213,7 +215,7 @@ class Lane:
         requests.labels(self.port.name, "failed").inc(books.failed)
 
 
-def _pieces(registered: Registered, ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def _pieces(registered: RegisteredMemory, ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """The ranges, cut where a registration ends: a window covers one range of one."""
     found = []
     for start, count in ranges:

@@ -13,7 +13,7 @@ try:
 except ImportError:  # built without a compiler
     native = None  # type: ignore[assignment]
 
-__all__ = ["LIBRARY", "fork_status", "load", "native"]
+__all__ = ["LIBRARY", "fork_status", "load_library", "native"]
 
 LIBRARY: Final = "libibverbs.so.1"
 _HUGE_PAGES: Final = "RDMAV_HUGEPAGES_SAFE"
@@ -22,7 +22,7 @@ _FORKS: Final = ("disabled", "enabled", "not needed")
 
 
 @lru_cache(maxsize=8)
-def load(path: str = LIBRARY) -> native.Library:
+def load_library(path: str = LIBRARY) -> native.Library:
     """libibverbs, opened once, with children of this process kept out of registered pages.
 
     VerbsUnavailableError says what is missing.
@@ -46,4 +46,4 @@ def fork_status(path: str = LIBRARY) -> str:
     "enabled": the library keeps the pages out of children; "not needed": the kernel copies them for children;
     "disabled": a child's first write to a shared page would part our mapping from the device's.
     """
-    return _FORKS[load(path).fork_status()]
+    return _FORKS[load_library(path).fork_status()]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from hawk_agent.layouts.loops import Program
     from hawk_agent.plans import KeyPlan
-    from hawk_agent.plans.keys import Key, Piece
+    from hawk_agent.plans.keys import KeyPiece, StridedKey
 
 INTERLEAVED = np.dtype(
     {
@@ -51,7 +51,7 @@ Table = npt.NDArray[np.integer[Any]] | None
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class KeyedMemory:
     """Registered memory of one side, as one transfer uses it.
 
     Attributes:
@@ -87,7 +87,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class KeyRegistration:
     """One work request that makes a key.
 
     Attributes:
@@ -108,20 +108,20 @@ class Registration:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StreamSide:
     """One side of a stream: through a key that is made for it, or plain memory at an address with a key."""
 
-    registration: Registration | None
+    registration: KeyRegistration | None
     address: int
     key: int
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class KeyStream:
     """Bytes that are contiguous on both sides, once the keys are made."""
 
-    source: Place
-    destination: Place
+    source: StreamSide
+    destination: StreamSide
     nbytes: int
     max_message_bytes: int
 
@@ -131,7 +131,7 @@ class Stream:
             yield offset, min(self.max_message_bytes, self.nbytes - offset)
 
 
-def streams(plan: KeyPlan, source: End, destination: End) -> Iterator[Stream]:
+def streams(plan: KeyPlan, source: KeyedMemory, destination: KeyedMemory) -> Iterator[KeyStream]:
     """A plan's streams in order, one at a time. Each agent makes the keys of its own side.
 
     Raises:
@@ -140,7 +140,7 @@ def streams(plan: KeyPlan, source: End, destination: End) -> Iterator[Stream]:
     if plan.refused:
         raise TransportError(f"{plan.name} keys: {plan.refused}; choose another strategy")
     for part, place in plan.walk():
-        yield Stream(
+        yield KeyStream(
             _place(part.keys[SOURCE], source, place, SOURCE),
             _place(part.keys[DESTINATION], destination, place, DESTINATION),
             place.run,
@@ -148,17 +148,17 @@ def streams(plan: KeyPlan, source: End, destination: End) -> Iterator[Stream]:
         )
 
 
-def _place(key: Key | None, end: End, place: Program, side: int) -> Place:
+def _place(key: StridedKey | None, end: KeyedMemory, place: Program, side: int) -> StreamSide:
     start, entry = (
         (place.source, place.source_entry) if side == SOURCE else (place.destination, place.destination_entry)
     )
     if key is None:
         first = end.offset(start, entry)
-        return Place(None, end.address + first, end.key(first, first + place.run - 1))
-    return Place(_registration(key, end, start, entry), 0, 0)
+        return StreamSide(None, end.address + first, end.key(first, first + place.run - 1))
+    return StreamSide(_registration(key, end, start, entry), 0, 0)
 
 
-def _registration(key: Key, end: End, start: int, entry: int) -> Registration:
+def _registration(key: StridedKey, end: KeyedMemory, start: int, entry: int) -> KeyRegistration:
     entries = np.zeros(key.entries, SGE if key.listed else INTERLEAVED)
     for row, piece in zip(entries, key.pieces, strict=True):
         first = end.offset(start + piece.offset, entry + piece.entry)
@@ -167,9 +167,9 @@ def _registration(key: Key, end: End, start: int, entry: int) -> Registration:
         row["length" if key.listed else "bytes_count"] = piece.nbytes
         if not key.listed:
             row["bytes_skip"] = piece.skip
-    return Registration(key.listed, key.repeat, entries)
+    return KeyRegistration(key.listed, key.repeat, entries)
 
 
-def _reach(key: Key, piece: Piece) -> int:
+def _reach(key: StridedKey, piece: KeyPiece) -> int:
     """Bytes from the first to the last that a piece touches in all its turns."""
     return (key.repeat - 1) * (piece.nbytes + piece.skip) + piece.nbytes

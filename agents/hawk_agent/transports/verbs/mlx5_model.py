@@ -16,14 +16,14 @@ import numpy.typing as npt
 
 from hawk_agent.errors import TransportError
 from hawk_agent.layouts.buffers import as_bytes
-from hawk_agent.plans.counts import Limits
-from hawk_agent.transports.verbs.mlx5_keys import End, streams
+from hawk_agent.plans.counts import RequestLimits
+from hawk_agent.transports.verbs.mlx5_keys import KeyedMemory, streams
 
 if TYPE_CHECKING:
     from hawk_agent.layouts import Nest
     from hawk_agent.layouts.buffers import Bytes
     from hawk_agent.plans import KeyPlan
-    from hawk_agent.transports.verbs.mlx5_keys import Entries, Place, Registration, Table
+    from hawk_agent.transports.verbs.mlx5_keys import Entries, KeyRegistration, StreamSide, Table
 
 REPEAT_BLOCK = np.dtype(
     [("byte_count", ">u4"), ("op", ">u4"), ("repeat_count", ">u4"), ("reserved", ">u2"), ("num_ent", ">u2")]
@@ -62,7 +62,7 @@ class _Handle:
 class Card:
     """One card: registered memory, keys, and writes to a peer's card."""
 
-    limits: Limits = field(default_factory=Limits)
+    limits: RequestLimits = field(default_factory=RequestLimits)
     _keys: dict[int, _Region | _Handle] = field(default_factory=dict)
 
     def register(self, memory: Bytes, address: int, access: int = 0) -> int:
@@ -78,7 +78,7 @@ class Card:
         self._keys[key] = what
         return key
 
-    def make(self, key: int, registration: Registration, access: int) -> None:
+    def make(self, key: int, registration: KeyRegistration, access: int) -> None:
         """Post the work request that makes a key."""
         handle = self._handle(key)
         if handle.segment is not None:
@@ -210,24 +210,24 @@ def execute(
     destination: object,
     tables: tuple[Table, Table] = (None, None),
     *,
-    limits: Limits | None = None,
+    limits: RequestLimits | None = None,
 ) -> Tally:
     """Move a nest's payload (no padding) from one buffer to another through two cards.
 
     A few handles a side are used in turn, so that each is made, used, ended and made again.
     """
-    cards = Card(limits or Limits()), Card(limits or Limits())
+    cards = Card(limits or RequestLimits()), Card(limits or RequestLimits())
     buffers = (
         as_bytes("source", source, nest.source.nbytes, writable=False),
         as_bytes("destination", destination, nest.destination.nbytes, writable=True),
     )
-    ends: list[End] = []
+    ends: list[KeyedMemory] = []
     for card, buffer, table, page, access in zip(
         cards, buffers, tables, nest.pages, (0, LOCAL_WRITE | REMOTE_WRITE), strict=True
     ):
         base = 0x7F0000001000
         key = card.register(buffer, base, access)
-        ends.append(End(base, lambda _, key=key: key, table, page))  # type: ignore[misc]
+        ends.append(KeyedMemory(base, lambda _, key=key: key, table, page))  # type: ignore[misc]
     rings = [[card.create(card.limits.key_entries + 1) for _ in range(_RING)] for card in cards]
     done = Tally()
     for number, stream in enumerate(streams(plan, *ends)):
@@ -249,7 +249,7 @@ def execute(
     return done
 
 
-def _ready(card: Card, handle: int, place: Place, access: int) -> int:
+def _ready(card: Card, handle: int, place: StreamSide, access: int) -> int:
     if place.registration is None:
         return place.key
     card.make(handle, place.registration, access)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from hawk_agent.layouts import Layout
 from hawk_agent.transfer.transport import RailFacts
-from hawk_agent.transports.verbs.device import Device, describe
+from hawk_agent.transports.verbs.device import RdmaDevice, describe
 from hawk_agent.transports.verbs.errors import DeviceError
-from hawk_agent.transports.verbs.fence import MOST_WINDOWS, Kind
-from hawk_agent.transports.verbs.registration import STAGING, Access, Registered, register
+from hawk_agent.transports.verbs.fence import MOST_WINDOWS, FenceKind
+from hawk_agent.transports.verbs.registration import STAGING, AccessFlags, RegisteredMemory, register_memory
 
 if TYPE_CHECKING:
-    from hawk_agent.memory.region import Region
+    from hawk_agent.memory.region import CacheRegion
     from hawk_agent.transports.verbs.device import DeviceInfo
 
 log = logging.getLogger(__name__)
@@ -29,15 +29,17 @@ PIECE: Final = 256 << 10
 """Bytes that are translated at a time: a second-level cache holds them."""
 PIECES: Final = 4
 MOST_IDLE_RINGS: Final = 16
-_REMOTE: Final = Access.REMOTE_READ | Access.REMOTE_WRITE | Access.BIND
+_REMOTE: Final = (
+    AccessFlags.IBV_ACCESS_REMOTE_READ | AccessFlags.IBV_ACCESS_REMOTE_WRITE | AccessFlags.IBV_ACCESS_MW_BIND
+)
 
 
 class Ring:
     """A bounce buffer of `PIECES` pieces, registered with one port."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: RdmaDevice) -> None:
         self.memory = mmap.mmap(-1, PIECE * PIECES)
-        self.registered = register(device, self.memory, len(self.memory), STAGING)
+        self.registered = register_memory(device, self.memory, len(self.memory), STAGING)
         self.layout = Layout.parse("d", {"d": len(self.memory)}, "int8")
 
     def close(self) -> None:
@@ -51,9 +53,9 @@ class Port:
 
     def __init__(self, info: DeviceInfo, gid_index: int | None = None) -> None:
         """Open it. DeviceError when it is gone."""
-        self.device = Device(info)
+        self.device = RdmaDevice(info)
         self._gid_index = gid_index
-        self._known: dict[int, dict[Access, Registered]] = {}
+        self._known: dict[int, dict[AccessFlags, RegisteredMemory]] = {}
         self._rings: list[Ring] = []
         self._registering = threading.Lock()
 
@@ -67,9 +69,9 @@ class Port:
         """What the HawkNode's status tells of it."""
         info, limits = self.device.info, self.device.limits
         windows = min(limits.max_mw, MOST_WINDOWS)
-        fence = Kind.QUEUE_PAIR.value
+        fence = FenceKind.QUEUE_PAIR.value
         if windows:
-            fence = f"{Kind.WINDOW.value} up to {windows} ranges, else {fence}"
+            fence = f"{FenceKind.WINDOW.value} up to {windows} ranges, else {fence}"
         return RailFacts(
             name=self.name,
             transport="verbs",
@@ -105,13 +107,13 @@ class Port:
         self.device.info = found
         return found
 
-    def registered(self, region: Region, access: Access) -> Registered:
+    def registered(self, region: CacheRegion, access: AccessFlags) -> RegisteredMemory:
         """The region under keys for this use, registered now unless it is. MemoryRegistrationError says
         what was tried."""
         with self._registering:
             return self._registered(region, access)
 
-    def _registered(self, region: Region, access: Access) -> Registered:
+    def _registered(self, region: CacheRegion, access: AccessFlags) -> RegisteredMemory:
         known = self._known.get(id(region))
         if known is None:
             known = self._known[id(region)] = {}
@@ -119,13 +121,13 @@ class Port:
         if not access & _REMOTE:  # keys that never leave: any registration that allows as much will do
             access = next((have for have in known if access & have == access), access)
         if access not in known:
-            known[access] = register(self.device, region.memory, region.nbytes, access)
+            known[access] = register_memory(self.device, region.memory, region.nbytes, access)
             how = known[access]
             log.info("verbs: region %s on %s registered: %s%s", region.name, self.name, how.how,
                      f" ({'; '.join(how.why)})" if how.why else "")  # fmt: skip
         return known[access]
 
-    def forget(self, region: Region) -> None:
+    def forget(self, region: CacheRegion) -> None:
         """Deregister a region; what names its keys fails from now on. Again is fine."""
         self._drop(id(region))
 

@@ -11,6 +11,7 @@ import errno
 import os
 from array import array
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
@@ -22,11 +23,13 @@ from hawk_agent.transports.verbs.errors import PostError
 from hawk_agent.transports.verbs.library import native
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hawk_agent.layouts import Nest
     from hawk_agent.layouts.buffers import Blocks
     from hawk_agent.transports.verbs.errors import CompletionError
     from hawk_agent.transports.verbs.queue_pair import QueuePair
-    from hawk_agent.transports.verbs.registration import Extent
+    from hawk_agent.transports.verbs.registration import LocalRange, RemoteRange
 
 CHAIN: Final = 64
 """Requests that are built and posted in one call; their lists fit a first-level cache."""
@@ -36,30 +39,36 @@ _BUSY: Final = frozenset({errno.ENOMEM, errno.EAGAIN, errno.EBUSY, errno.ENOBUFS
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One side's memory: `keys` open it, in the order of their offsets; `blocks` is its block table."""
+class LocalMemory:
+    """Our side: `ranges` with their lkeys, in the order of their offsets; `blocks` is the block table."""
 
     nbytes: int
-    keys: tuple[Extent, ...]
+    ranges: tuple[LocalRange, ...]
     blocks: Blocks = field(default=None, repr=False)
 
     def words(self) -> array[int]:
-        """The keys as the cursor reads them."""
-        found = array("Q")
-        for key in self.keys:
-            found.extend((key.offset, key.nbytes, key.address, key.key))
-        return found
+        """The ranges as the cursor reads them."""
+        return _words((one.offset, one.nbytes, one.address, one.lkey) for one in self.ranges)
 
 
-class Local(Place):
-    """Our side: keys are lkeys."""
+@dataclass(frozen=True, slots=True)
+class RemoteMemory:
+    """The peer's side: `ranges` with their rkeys, in the order of their offsets, and the block table."""
+
+    nbytes: int
+    ranges: tuple[RemoteRange, ...]
+    blocks: Blocks = field(default=None, repr=False)
+
+    def words(self) -> array[int]:
+        """The ranges as the cursor reads them."""
+        return _words((one.offset, one.nbytes, one.address, one.rkey) for one in self.ranges)
 
 
-class Remote(Place):
-    """The peer's side: keys are rkeys."""
+def _words(rows: Iterable[tuple[int, int, int, int]]) -> array[int]:
+    return array("Q", chain.from_iterable(rows))
 
 
-def order(nest: Nest, direction: Literal["write", "read"]) -> tuple[Program, ...]:
+def order_programs(nest: Nest, direction: Literal["write", "read"]) -> tuple[Program, ...]:
     """The nest's programs so that the peer's side is walked forwards."""
     if direction == "write":
         return nest.moves
@@ -83,8 +92,8 @@ class Posting:
         self,
         queue: QueuePair,
         nest: Nest,
-        local: Local,
-        remote: Remote,
+        local: LocalMemory,
+        remote: RemoteMemory,
         *,
         direction: Literal["write", "read"] = "write",
         immediate: int | None = None,
@@ -121,7 +130,7 @@ class Posting:
         self.window = min(window or queue.depth, queue.depth)
         try:
             self._cursor = native.Cursor(
-                engines.prepare(order(nest, direction)).words,
+                engines.prepare(order_programs(nest, direction)).words,
                 reads,
                 sides[0],
                 sides[1],

@@ -15,15 +15,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from hawk_agent.layouts import Layout, compile_nest
-from hawk_agent.transports.verbs.completion import CompletionQueue, finish
-from hawk_agent.transports.verbs.posting import Local, Posting, Remote
+from hawk_agent.transports.verbs.completion import CompletionQueue, finish_posting
+from hawk_agent.transports.verbs.posting import LocalMemory, Posting, RemoteMemory
 from hawk_agent.transports.verbs.queue_pair import QueuePair
-from hawk_agent.transports.verbs.registration import DESTINATION, PULLED, register
+from hawk_agent.transports.verbs.registration import DESTINATION, PULLED, register_memory
 
 if TYPE_CHECKING:
     from hawk_agent.layouts import Nest
     from hawk_agent.plans import Costs
-    from hawk_agent.transports.verbs.device import Device
+    from hawk_agent.transports.verbs.device import RdmaDevice
 
 LEAST_BULK: Final = 64 << 10
 MOST_BULK: Final = 8 << 20
@@ -38,11 +38,11 @@ _LEAST: Final = 1e-10
 """Seconds: no price is nothing, or a plan of any number of requests would look free."""
 
 
-def calibrate(device: Device, costs: Costs) -> Costs:
+def measure_prices(device: RdmaDevice, costs: Costs) -> Costs:
     """These costs with the device's prices for bytes, requests and pieces; some milliseconds on a card."""
     lists = min(device.limits.max_sge, 32)
     with mmap.mmap(-1, 2 * MOST_BULK) as memory:
-        registered = register(device, memory, len(memory), DESTINATION | PULLED)
+        registered = register_memory(device, memory, len(memory), DESTINATION | PULLED)
         completions = CompletionQueue(device, 2 * (_DEPTH + 1))
         ends: list[QueuePair] = []
         try:
@@ -52,10 +52,12 @@ def calibrate(device: Device, costs: Costs) -> Costs:
             other.connect(one.info, DESTINATION | PULLED)
 
             def seconds(nest: Nest, direction: Literal["write", "read"] = "write") -> float:
-                local = Local(MOST_BULK, registered.local_keys)
-                keys = tuple(replace(key, offset=0, nbytes=MOST_BULK, address=key.address + MOST_BULK)
-                             for key in registered.remote_keys)  # fmt: skip
-                there = Remote(MOST_BULK, keys)
+                local = LocalMemory(MOST_BULK, registered.local_ranges)
+                ranges = tuple(
+                    replace(one, offset=0, nbytes=MOST_BULK, address=one.address + MOST_BULK)
+                    for one in registered.remote_ranges
+                )
+                there = RemoteMemory(MOST_BULK, ranges)
                 return min(
                     _timed(Posting(one, nest, local, there, direction=direction)) for _ in range(ROUNDS)
                 )
@@ -92,5 +94,5 @@ def _runs(count: int, nbytes: int, *, gap: int, landing: int) -> Nest:
 
 def _timed(posting: Posting) -> float:
     began = time.perf_counter()
-    finish(posting)
+    finish_posting(posting)
     return time.perf_counter() - began

@@ -22,10 +22,18 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hawk_agent.transports.verbs.completion import CompletionQueue
-    from hawk_agent.transports.verbs.device import Device
-    from hawk_agent.transports.verbs.registration import Access
+    from hawk_agent.transports.verbs.device import RdmaDevice
+    from hawk_agent.transports.verbs.registration import AccessFlags
 
-STATES: Final = ("RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR")
+STATES: Final = (
+    "IBV_QPS_RESET",
+    "IBV_QPS_INIT",
+    "IBV_QPS_RTR",
+    "IBV_QPS_RTS",
+    "IBV_QPS_SQD",
+    "IBV_QPS_SQE",
+    "IBV_QPS_ERR",
+)
 FALLBACK_MTU: Final = 1024
 """Bytes, for a peer that doesn't say: every RoCE port with the usual 1500-byte frames takes it."""
 _PSN: Final = 1 << 24
@@ -92,7 +100,7 @@ class QueuePair:
 
     def __init__(
         self,
-        device: Device,
+        device: RdmaDevice,
         depth: int,
         max_sge: int,
         completions: CompletionQueue,
@@ -157,7 +165,7 @@ class QueuePair:
     def connect(
         self,
         peer: EndpointInfo,
-        access: Access | int,
+        access: AccessFlags | int,
         timeouts: Timeouts | None = None,
         *,
         hop_limit: int = 64,
@@ -167,7 +175,8 @@ class QueuePair:
 
         Args:
             peer: its `info`.
-            access: what the peer's requests may do here: REMOTE_WRITE, REMOTE_READ, both or nothing.
+            access: what the peer's requests may do here: IBV_ACCESS_REMOTE_WRITE,
+                IBV_ACCESS_REMOTE_READ, both or nothing.
             timeouts: see there.
             hop_limit: routers that a packet may pass, and one.
             traffic_class: the DSCP and ECN bits of our packets.
@@ -183,10 +192,10 @@ class QueuePair:
         self.mtu = min(device.active_mtu, peer.mtu or FALLBACK_MTU)
         self.warnings = () if peer.mtu else (f"{peer} doesn't tell its MTU; {self.mtu} bytes are used",)
         reads = max(1, min(self.info.reads, peer.reads))
-        self._step("INIT", lambda: self.raw.to_init(device.port, 0, int(access)))
-        self._step("receives in INIT", lambda: self.raw.receive(self.receives - self.raw.receives))
+        self._step("IBV_QPS_INIT", lambda: self.raw.to_init(device.port, 0, int(access)))
+        self._step("receives in IBV_QPS_INIT", lambda: self.raw.receive(self.receives - self.raw.receives))
         self._step(
-            "RTR",
+            "IBV_QPS_RTR",
             lambda: self.raw.to_rtr(
                 device.port,
                 mtu_code(self.mtu),
@@ -202,14 +211,14 @@ class QueuePair:
             ),
         )
         self._step(
-            "RTS",
+            "IBV_QPS_RTS",
             lambda: self.raw.to_rts(patience.ack, patience.retries, patience.rnr_retries, self.psn, reads),
         )
 
     def to_error(self) -> None:
         """End access through it, in both directions; when this returns the provider takes nothing more of
         the peer. What was posted and isn't done yet is flushed."""
-        self._step("ERR", self.raw.to_error)
+        self._step("IBV_QPS_ERR", self.raw.to_error)
         self._fenced = True
         self.mark()
 
@@ -232,7 +241,7 @@ class QueuePair:
         try:
             lost = self.raw.to_reset()
         except OSError as error:
-            raise self._refused("RESET", error) from error
+            raise self._refused("IBV_QPS_RESET", error) from error
         self._fenced = self._marked = False
         self.psn = secrets.randbelow(_PSN)
         self.peer = None

@@ -23,44 +23,54 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from hawk_agent.transports.verbs import _verbs
-    from hawk_agent.transports.verbs.device import Device
+    from hawk_agent.transports.verbs.device import RdmaDevice
 
 _HUGE: Final = 2 << 20
 _PAGE: Final = 4096
 _IPC_LOCK: Final = 14
-_ON_DEMAND: Final = 64
+_IBV_ACCESS_ON_DEMAND: Final = 64
 
 
-class Access(IntFlag):
+class AccessFlags(IntFlag):
     """What a registration allows beyond reading by our own card."""
 
     NONE = 0
-    LOCAL_WRITE = 1
-    REMOTE_WRITE = 2
-    REMOTE_READ = 4
-    BIND = 16
+    IBV_ACCESS_LOCAL_WRITE = 1
+    IBV_ACCESS_REMOTE_WRITE = 2
+    IBV_ACCESS_REMOTE_READ = 4
+    IBV_ACCESS_MW_BIND = 16
 
 
-GATHERED: Final = Access.NONE
+GATHERED: Final = AccessFlags.NONE
 """A source that our own card reads."""
-PULLED: Final = Access.REMOTE_READ
+PULLED: Final = AccessFlags.IBV_ACCESS_REMOTE_READ
 """A source that the peer reads."""
-DESTINATION: Final = Access.LOCAL_WRITE | Access.REMOTE_WRITE
+DESTINATION: Final = AccessFlags.IBV_ACCESS_LOCAL_WRITE | AccessFlags.IBV_ACCESS_REMOTE_WRITE
 """What the peer writes."""
-WINDOWED: Final = Access.LOCAL_WRITE | Access.BIND
+WINDOWED: Final = AccessFlags.IBV_ACCESS_LOCAL_WRITE | AccessFlags.IBV_ACCESS_MW_BIND
 """What the peer writes through memory windows only."""
-STAGING: Final = Access.LOCAL_WRITE
+STAGING: Final = AccessFlags.IBV_ACCESS_LOCAL_WRITE
 """What our own card writes: bounce buffers, and destinations of our own reads."""
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
-    """Bytes [offset, offset + nbytes) of a region, at `address` under `key`. The key is never shown."""
+class LocalRange:
+    """Bytes [offset, offset + nbytes) of our region, at `address` under `lkey`, which is never shown."""
 
     offset: int
     nbytes: int
     address: int
-    key: int = field(repr=False)
+    lkey: int = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteRange:
+    """Bytes [offset, offset + nbytes) of a peer's region, at `address` there under `rkey`, never shown."""
+
+    offset: int
+    nbytes: int
+    address: int
+    rkey: int = field(repr=False)
 
 
 if TYPE_CHECKING:
@@ -68,7 +78,7 @@ if TYPE_CHECKING:
     """Registrations with their offset and bytes."""
 
 
-class Registered:
+class RegisteredMemory:
     """Registered memory. `how` names the way that worked, `why` why those before it didn't."""
 
     def __init__(self, address: int, nbytes: int, parts: Parts, *, how: str, why: tuple[str, ...]) -> None:
@@ -79,14 +89,14 @@ class Registered:
         self._parts = parts
 
     @property
-    def local_keys(self) -> tuple[Extent, ...]:
+    def local_ranges(self) -> tuple[LocalRange, ...]:
         """Its parts under their lkeys."""
-        return tuple(Extent(at, n, self.address + at, part.lkey) for at, n, part in self._parts)
+        return tuple(LocalRange(at, n, self.address + at, part.lkey) for at, n, part in self._parts)
 
     @property
-    def remote_keys(self) -> tuple[Extent, ...]:
+    def remote_ranges(self) -> tuple[RemoteRange, ...]:
         """Its parts under their rkeys: secrets between two agents."""
-        return tuple(Extent(at, n, self.address + at, part.rkey) for at, n, part in self._parts)
+        return tuple(RemoteRange(at, n, self.address + at, part.rkey) for at, n, part in self._parts)
 
     def part(self, offset: int) -> tuple[int, int, _verbs.Memory]:
         """The registration that an offset is in, with its own offset and bytes: what a window binds to."""
@@ -106,7 +116,7 @@ class Registered:
                 ) from error
             self._parts.pop()
 
-    def __enter__(self) -> Registered:
+    def __enter__(self) -> RegisteredMemory:
         return self
 
     def __exit__(
@@ -115,7 +125,7 @@ class Registered:
         self.close()
 
 
-class Maker(Protocol):
+class MakeRegistration(Protocol):
     """Makes one registration; the descriptor is a dma-buf's, or -1, and the offset is in it."""
 
     def __call__(
@@ -124,15 +134,15 @@ class Maker(Protocol):
         """OSError when the device doesn't take it."""
 
 
-def register(
-    device: Device,
+def register_memory(
+    device: RdmaDevice,
     memory: Any,
     nbytes: int,
-    access: Access,
+    access: AccessFlags,
     *,
     dmabuf_fd: int = -1,
     dmabuf_offset: int = 0,
-) -> Registered:
+) -> RegisteredMemory:
     """Register memory of this process, or a device's memory by its dma-buf.
 
     Tried in this order: the dma-buf, if one is given; the mapped pages, pinned; the same on demand, unpinned,
@@ -167,30 +177,36 @@ def _ways(access: int, dmabuf_fd: int, *, on_demand: bool) -> list[tuple[str, in
     ways = [("dma-buf", access, dmabuf_fd)] if dmabuf_fd >= 0 else []
     ways.append(("plain", access, -1))
     if on_demand:
-        ways.append(("odp", access | _ON_DEMAND, -1))
+        ways.append(("odp", access | _IBV_ACCESS_ON_DEMAND, -1))
     return ways
 
 
 def register_with(
-    make: Maker, address: int, nbytes: int, *, limit: int, ways: list[tuple[str, int, int]], offset: int = 0
-) -> Registered:
+    make: MakeRegistration,
+    address: int,
+    nbytes: int,
+    *,
+    limit: int,
+    ways: list[tuple[str, int, int]],
+    offset: int = 0,
+) -> RegisteredMemory:
     """The first of the ways (name, access, descriptor) that takes all parts; see `register`."""
     why: list[str] = []
     for how, access, descriptor in ways:
         parts: Parts = []
         try:
-            for at, size in cut(nbytes, limit):
+            for at, size in cut_range(nbytes, limit):
                 parts.append((at, size, make(address + at, size, access, descriptor, offset + at)))
         except OSError as error:
             for _, _, part in parts:
                 part.close()
             why.append(f"{how}: {_reason(error, nbytes, at)}")
         else:
-            return Registered(address, nbytes, parts, how=how, why=tuple(why))
+            return RegisteredMemory(address, nbytes, parts, how=how, why=tuple(why))
     raise MemoryRegistrationError(f"{nbytes} bytes can't be registered ({'; '.join(why)})")
 
 
-def cut(nbytes: int, limit: int) -> list[tuple[int, int]]:
+def cut_range(nbytes: int, limit: int) -> list[tuple[int, int]]:
     """Parts (offset, bytes) of at most `limit` bytes, cut at whole pages; 0 means no limit."""
     if limit < 1 or nbytes <= limit:
         return [(0, nbytes)]
@@ -204,7 +220,7 @@ def _reason(error: OSError, nbytes: int, at: int) -> str:
     where = f" after {at} bytes" if at else ""
     text = f"{os.strerror(number)} (errno {number}){where}"
     if number in {errno.ENOMEM, errno.EAGAIN, errno.EPERM}:
-        hint = memlock_reason(nbytes, Limits.now())
+        hint = memlock_reason(nbytes, MemlockLimits.now())
         return f"{text}; {hint}" if hint else text
     return text
 
@@ -213,7 +229,7 @@ def _reason(error: OSError, nbytes: int, at: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class MemlockLimits:
     """What decides how much this process may lock: bytes (-1: no limit), uid, capabilities in effect."""
 
     memlock: int
@@ -222,7 +238,7 @@ class Limits:
     pinned: int = 0
 
     @classmethod
-    def now(cls) -> Limits:
+    def now(cls) -> MemlockLimits:
         """This process's."""
         soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
         status = dict(
@@ -237,7 +253,7 @@ class Limits:
         )
 
 
-def memlock_reason(nbytes: int, limits: Limits) -> str:
+def memlock_reason(nbytes: int, limits: MemlockLimits) -> str:
     """Why so many bytes can't be pinned by this process; empty when nothing stands in the way."""
     if limits.memlock < 0 or limits.effective >> _IPC_LOCK & 1 or nbytes + limits.pinned <= limits.memlock:
         return ""
@@ -249,12 +265,12 @@ def memlock_reason(nbytes: int, limits: Limits) -> str:
     )
 
 
-def preflight(nbytes: int, limits: Limits | None = None) -> None:
+def check_memlock(nbytes: int, limits: MemlockLimits | None = None) -> None:
     """Refuse at start what would fail under traffic.
 
     MemoryRegistrationError names limit, uid and capability.
     """
-    reason = memlock_reason(nbytes, limits or Limits.now())
+    reason = memlock_reason(nbytes, limits or MemlockLimits.now())
     if reason:
         raise MemoryRegistrationError(reason)
 

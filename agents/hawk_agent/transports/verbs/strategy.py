@@ -22,13 +22,13 @@ from hawk_agent.errors import TransportError
 
 if TYPE_CHECKING:
     from hawk_agent.layouts import Nest
-    from hawk_agent.plans import Costs, Limits
+    from hawk_agent.plans import Costs, RequestLimits
 
 FEW_FEATURES: Final = 4
 """A piece of fewer feature dimensions than this costs a card more than it carries."""
 
 
-class Way(Enum):
+class VerbsStrategy(Enum):
     """The strategies, named as in offers, settings and metrics."""
 
     GATHER = "gather-writes"
@@ -40,35 +40,37 @@ class Way(Enum):
     @property
     def pulled(self) -> bool:
         """Whether the receiver reads, so that the source is opened and not the destination."""
-        return self in {Way.SCATTER, Way.TILE_LAST}
+        return self in {VerbsStrategy.SCATTER, VerbsStrategy.TILE_LAST}
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class StrategyDecision:
     """What was chosen and why: `prices` are the (way, predicted seconds) of all that are possible."""
 
-    way: Way
+    way: VerbsStrategy
     seconds: float
     why: str
-    prices: tuple[tuple[Way, float], ...]
+    prices: tuple[tuple[VerbsStrategy, float], ...]
     warning: str = ""
 
 
 @lru_cache(maxsize=256)
-def decide(
-    nest: Nest, costs: Costs, limits: Limits, *, rails: int = 1, forced: Way | None = None
-) -> Decision:
+def decide_strategy(
+    nest: Nest, costs: Costs, limits: RequestLimits, *, rails: int = 1, forced: VerbsStrategy | None = None
+) -> StrategyDecision:
     """The cheapest way to move a nest over so many equal rails, or the one asked for. Decided once a nest.
 
     TransportError when the one asked for isn't possible here.
     """
     found = {one.name: one for one in plans.strategies(nest, _over(costs, rails), limits)}
     prices = {
-        way: found[way.value].seconds for way in Way if way.value in found and not found[way.value].refused
+        way: found[way.value].seconds
+        for way in VerbsStrategy
+        if way.value in found and not found[way.value].refused
     }
-    gather = found[Way.GATHER.value]
+    gather = found[VerbsStrategy.GATHER.value]
     if gather.sges == gather.work_requests:
-        prices = {Way.CONTIGUOUS: prices[Way.GATHER]} | prices
+        prices = {VerbsStrategy.CONTIGUOUS: prices[VerbsStrategy.GATHER]} | prices
     if forced is not None and forced not in prices:
         raise TransportError(
             f"strategy {forced.value} isn't possible for {nest.source} to {nest.destination}; "
@@ -77,12 +79,12 @@ def decide(
     way = forced or min(prices, key=lambda one: prices[one])
     listed = tuple(sorted(prices.items(), key=lambda item: item[1]))
     told = ", ".join(f"{one.value} {seconds * 1e3:.3g} ms" for one, seconds in listed)
-    counted = gather if way is Way.CONTIGUOUS else found[way.value]
+    counted = gather if way is VerbsStrategy.CONTIGUOUS else found[way.value]
     why = (
         f"{'asked for' if forced else 'the least'} of {told}; "
         f"{counted.work_requests} requests of {counted.sges} pieces, limited by {counted.limited_by}"
     )
-    return Decision(way, prices[way], why, listed, _warning(nest, way))
+    return StrategyDecision(way, prices[way], why, listed, _warning(nest, way))
 
 
 def _over(costs: Costs, rails: int) -> Costs:
@@ -96,9 +98,9 @@ def _over(costs: Costs, rails: int) -> Costs:
     )
 
 
-def _warning(nest: Nest, way: Way) -> str:
+def _warning(nest: Nest, way: VerbsStrategy) -> str:
     """What a piece of few features costs; empty where pieces are long enough or no card handles them."""
-    if way not in {Way.GATHER, Way.SCATTER} or not nest.moves:
+    if way not in {VerbsStrategy.GATHER, VerbsStrategy.SCATTER} or not nest.moves:
         return ""
     features = min(move.run for move in nest.moves) // nest.destination.itemsize
     if features >= FEW_FEATURES:

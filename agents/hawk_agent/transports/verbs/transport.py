@@ -14,30 +14,30 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from hawk_agent.errors import BadRequestError, TransportError
-from hawk_agent.plans import Costs, Limits
+from hawk_agent.plans import Costs, RequestLimits
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.transfer.transport import DestinationEnd, Forecast, RailFacts, SourceEnd, Transport
-from hawk_agent.transports.calibration import machine
+from hawk_agent.transports.calibration import machine_costs
 from hawk_agent.transports.verbs import wire
 from hawk_agent.transports.verbs.device import survey
-from hawk_agent.transports.verbs.ends import Destination, Source
+from hawk_agent.transports.verbs.ends import VerbsDestination, VerbsSource
 from hawk_agent.transports.verbs.errors import VerbsUnavailableError
-from hawk_agent.transports.verbs.fence import Choice, Kind, choose
+from hawk_agent.transports.verbs.fence import FenceChoice, FenceKind, choose_fence
 from hawk_agent.transports.verbs.immediate import SHARES, Slots
 from hawk_agent.transports.verbs.lane import DEPTH, READS, Lane
 from hawk_agent.transports.verbs.library import LIBRARY, fork_status
 from hawk_agent.transports.verbs.port import Port
-from hawk_agent.transports.verbs.prices import calibrate
+from hawk_agent.transports.verbs.prices import measure_prices
 from hawk_agent.transports.verbs.queue_pair import Timeouts
-from hawk_agent.transports.verbs.registration import PULLED, STAGING, WINDOWED, preflight
-from hawk_agent.transports.verbs.strategy import Decision, Way, decide
+from hawk_agent.transports.verbs.registration import PULLED, STAGING, WINDOWED, check_memlock
+from hawk_agent.transports.verbs.strategy import StrategyDecision, VerbsStrategy, decide_strategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import ThreadPoolExecutor
 
-    from hawk_agent.memory.region import Region
-    from hawk_agent.metrics import Metrics
+    from hawk_agent.memory.region import CacheRegion
+    from hawk_agent.metrics import AgentMetrics
     from hawk_agent.transfer.translation import Translation
     from hawk_agent.transfer.transport import TransportContext
     from hawk_agent.transports.verbs.device import DeviceInfo
@@ -71,13 +71,13 @@ class Verbs(Transport):
         self,
         sending: ThreadPoolExecutor,
         receiving: ThreadPoolExecutor,
-        metrics: Metrics,
+        metrics: AgentMetrics,
         *,
         devices: Sequence[str] = (),
         gid_index: int | None = None,
         rails: int = 0,
-        strategy: Way | None = None,
-        fence: Kind | None = None,
+        strategy: VerbsStrategy | None = None,
+        fence: FenceKind | None = None,
         timeouts: Timeouts | None = None,
         costs: Costs | None = None,
         library: str = LIBRARY,
@@ -131,10 +131,10 @@ class Verbs(Transport):
 
     def _open(self) -> None:
         try:
-            for info in find(self._library, self._devices, self._gid_index):
+            for info in find_ports(self._library, self._devices, self._gid_index):
                 self.ports.append(Port(info, self._gid_index))
             if not self._priced:
-                self._costs = calibrate(self.ports[0].device, machine())
+                self._costs = measure_prices(self.ports[0].device, machine_costs())
         except BaseException:
             self._close()
             raise
@@ -164,19 +164,19 @@ class Verbs(Transport):
         """The ports."""
         return tuple(port.facts for port in self.ports)
 
-    async def adopt(self, region: Region) -> None:
+    async def adopt(self, region: CacheRegion) -> None:
         """Register it now, so that what stands in the way shows before traffic.
 
         Under keys that stay here; a use that opens it to a peer makes keys of its own.
         """
-        preflight(region.nbytes * len(self.ports))
+        check_memlock(region.nbytes * len(self.ports))
         for port in self.ports:
             access = WINDOWED if port.device.limits.max_mw else STAGING
             await asyncio.to_thread(port.registered, region, access)
 
     # ---- the sender ----
 
-    def offer(self, translation: Translation, source: Region) -> tuple[peer_pb2.Offer, SourceEnd]:
+    def offer(self, translation: Translation, source: CacheRegion) -> tuple[peer_pb2.Offer, SourceEnd]:
         """Decide, and make a lane on each rail that can be used. TransportError when none can."""
         decision = self.decide(translation, rails=min(self._most, len(self.ports)))
         self._tell(decision, translation)
@@ -184,13 +184,13 @@ class Verbs(Transport):
         lanes = self._lanes(self._most, lambda port: Lane(port, self._metrics))
         try:
             for lane in lanes:
-                keys = lane.port.registered(source, PULLED).remote_keys if decision.way.pulled else ()
-                offer.rails.append(wire.to_rail(lane.queue.info, keys))
+                opened = lane.port.registered(source, PULLED).remote_ranges if decision.way.pulled else ()
+                offer.rails.append(wire.to_rail(lane.queue.info, opened))
         except BaseException:
             for lane in lanes:
                 lane.discard()
             raise
-        end = Source(
+        end = VerbsSource(
             translation,
             source,
             lanes=lanes,
@@ -200,16 +200,20 @@ class Verbs(Transport):
         )
         return peer_pb2.Offer(transport=self.name, verbs=offer), end
 
-    def decide(self, translation: Translation, *, rails: int, way: Way | None = None) -> Decision:
+    def decide(
+        self, translation: Translation, *, rails: int, way: VerbsStrategy | None = None
+    ) -> StrategyDecision:
         """How a transfer goes over so many rails; `way`, or the one that is always taken, if given."""
         limits = [port.device.limits for port in self.ports]
-        bounds = Limits(
+        bounds = RequestLimits(
             max_sge=min(one.max_sge for one in limits),
             max_message_bytes=min(one.max_msg_bytes for one in limits),
         )
-        return decide(translation.nest, self._costs, bounds, rails=rails, forced=way or self.strategy)
+        return decide_strategy(
+            translation.nest, self._costs, bounds, rails=rails, forced=way or self.strategy
+        )
 
-    def _tell(self, decision: Decision, translation: Translation) -> None:
+    def _tell(self, decision: StrategyDecision, translation: Translation) -> None:
         """Explain a decision when it is the first of its kind."""
         layouts = f"{translation.source.layout.notation} to {translation.destination.layout.notation}"
         if not self._first(f"{layouts} {decision.way.value}"):
@@ -247,12 +251,12 @@ class Verbs(Transport):
     # ---- the receiver ----
 
     async def accept(
-        self, offer: peer_pb2.Offer, translation: Translation, destination: Region, origin: str
+        self, offer: peer_pb2.Offer, translation: Translation, destination: CacheRegion, origin: str
     ) -> tuple[peer_pb2.Answer, DestinationEnd]:
         """Make lanes for the offer's rails, connect them, open what the way needs."""
         way = _way(offer.verbs.strategy)
         slot, generation = self._slots.take()
-        end = Destination(
+        end = VerbsDestination(
             translation,
             destination,
             way=way,
@@ -276,8 +280,10 @@ class Verbs(Transport):
             end.lanes = list(lanes)
             fence = None if way.pulled else self._fence_of(translation)
             for lane, rail in zip(lanes, offer.verbs.rails, strict=False):
-                keys = await end.connect(lane, rail, fence, self._timeouts)
-                answer.rails.append(peer_pb2.Rail() if keys is None else wire.to_rail(lane.queue.info, keys))
+                opened = await end.connect(lane, rail, fence, self._timeouts)
+                answer.rails.append(
+                    peer_pb2.Rail() if opened is None else wire.to_rail(lane.queue.info, opened)
+                )
             end.opened()
         except BaseException:
             with contextlib.suppress(TransportError):
@@ -285,10 +291,10 @@ class Verbs(Transport):
             raise
         return peer_pb2.Answer(verbs=answer), end
 
-    def _fence_of(self, translation: Translation) -> Choice:
+    def _fence_of(self, translation: Translation) -> FenceChoice:
         windows = min(port.device.limits.max_mw for port in self.ports)
         table = translation.destination.table
-        choice = choose(translation.nest, table, windows=windows, forced=self._fence)
+        choice = choose_fence(translation.nest, table, windows=windows, forced=self._fence)
         self._metrics.fences.labels(choice.kind.value).inc()
         if self._first(f"{translation.destination.layout.notation} {choice.kind.value}"):
             log.info("verbs: a lease's fence is %s: %s", choice.kind.value, choice.why)
@@ -304,16 +310,16 @@ class Verbs(Transport):
             return None
 
 
-def _way(name: str) -> Way:
+def _way(name: str) -> VerbsStrategy:
     try:
-        return Way(name)
+        return VerbsStrategy(name)
     except ValueError:
         raise BadRequestError(
             f"strategy {name!r} is unknown here; run one version of the agent on both nodes"
         ) from None
 
 
-def find(library: str, devices: Sequence[str] = (), gid_index: int | None = None) -> list[DeviceInfo]:
+def find_ports(library: str, devices: Sequence[str] = (), gid_index: int | None = None) -> list[DeviceInfo]:
     """The ports asked for, in that order, or all that are up. VerbsUnavailableError says why not."""
     names = devices or [info.name for info in survey(library)[0]]
     gids = {} if gid_index is None else dict.fromkeys(names, gid_index)

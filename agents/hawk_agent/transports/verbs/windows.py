@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 from hawk_agent.transports.verbs.errors import DeviceError, PostError
 from hawk_agent.transports.verbs.library import native
-from hawk_agent.transports.verbs.registration import Access, Extent
+from hawk_agent.transports.verbs.registration import AccessFlags, RemoteRange
 
 if TYPE_CHECKING:
-    from hawk_agent.transports.verbs.device import Device
+    from hawk_agent.transports.verbs.device import RdmaDevice
     from hawk_agent.transports.verbs.queue_pair import QueuePair
-    from hawk_agent.transports.verbs.registration import Registered
+    from hawk_agent.transports.verbs.registration import RegisteredMemory
 
 
-class Window:
+class MemoryWindow:
     """One window; it covers one contiguous range of one registration, for one queue pair at a time."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: RdmaDevice) -> None:
         """Take one from the device. DeviceError when it has none (left)."""
         try:
             self.raw = native.Window(device.context)
@@ -28,14 +28,14 @@ class Window:
     def bind(
         self,
         queue: QueuePair,
-        region: Registered,
+        region: RegisteredMemory,
         offset: int,
         nbytes: int,
-        access: Access = Access.REMOTE_WRITE,
+        access: AccessFlags = AccessFlags.IBV_ACCESS_REMOTE_WRITE,
     ) -> int:
-        """Open bytes [offset, offset + nbytes) of a region registered with BIND; the request's number.
+        """Open bytes [offset, offset + nbytes) of a region registered with IBV_ACCESS_MW_BIND.
 
-        The peer may use `extent` once that request has ended well.
+        Returns the work request's number. The peer may use `remote_range` once that request has ended well.
         PostError: the range crosses registrations, or the queue pair takes no request now.
         """
         at, size, part = region.part(offset)
@@ -52,12 +52,12 @@ class Window:
         return number
 
     @property
-    def extent(self) -> Extent:
+    def remote_range(self) -> RemoteRange:
         """What the peer is told: range, address and key of the last bind."""
         if self._range is None:
             raise PostError("a window that isn't bound opens nothing")
         offset, nbytes, address = self._range
-        return Extent(offset, nbytes, address, self.raw.rkey)
+        return RemoteRange(offset, nbytes, address, self.raw.rkey)
 
     def invalidate(self, queue: QueuePair) -> int:
         """Close it for the peer; returns the request's number. When that has ended, nothing goes through."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hawk_agent.errors import TransportError
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.transports.verbs.queue_pair import EndpointInfo
-from hawk_agent.transports.verbs.registration import Extent
+from hawk_agent.transports.verbs.registration import RemoteRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,15 +18,15 @@ _NUMBERS = 1 << 24
 """Queue pair and packet numbers have 24 bits."""
 
 
-def to_rail(end: EndpointInfo, extents: Iterable[Extent] = ()) -> peer_pb2.Rail:
+def to_rail(end: EndpointInfo, opened: Iterable[RemoteRange] = ()) -> peer_pb2.Rail:
     """One end's rail with what it opens; the message holds secrets."""
     return peer_pb2.Rail(
         queue_pair=peer_pb2.QueuePair(
             number=end.qpn, psn=end.psn, gid=end.gid, mtu=end.mtu, lid=end.lid, reads=end.reads
         ),
         ranges=[
-            peer_pb2.RemoteRange(offset=e.offset, bytes=e.nbytes, address=e.address, rkey=e.key)
-            for e in extents
+            peer_pb2.RemoteRange(offset=e.offset, bytes=e.nbytes, address=e.address, rkey=e.rkey)
+            for e in opened
         ],
     )
 
@@ -42,14 +42,14 @@ def endpoint(rail: peer_pb2.Rail) -> EndpointInfo:
     return EndpointInfo(told.number, told.psn, told.gid, told.mtu, told.lid, told.reads or 1)
 
 
-def extents(rail: peer_pb2.Rail) -> tuple[Extent, ...]:
+def remote_ranges(rail: peer_pb2.Rail) -> tuple[RemoteRange, ...]:
     """What the peer opened, in the order of its offsets. TransportError for ranges that overlap."""
     found = sorted(
-        (Extent(r.offset, r.bytes, r.address, r.rkey) for r in rail.ranges), key=lambda one: one.offset
+        (RemoteRange(r.offset, r.bytes, r.address, r.rkey) for r in rail.ranges), key=lambda one: one.offset
     )
     for one, following in pairwise(found):
         if one.offset + one.nbytes > following.offset:
             raise TransportError(
-                f"the peer's keys open bytes from {one.offset} and from {following.offset} twice"
+                f"the peer's rkeys open bytes from {one.offset} and from {following.offset} twice"
             )
     return tuple(found)

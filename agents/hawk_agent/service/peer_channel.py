@@ -1,7 +1,7 @@
 """A connection to a peer, open as long as its link lives or a transfer still uses it.
 
-A link that is un-wired or lost lets its line go; closing it at once would cancel the calls of transfers that
-have only their acknowledgement to hear.
+A link that is un-wired or lost lets its channel go; closing it at once would cancel the calls of transfers
+that have only their acknowledgement to hear.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hawk_agent.supervision import TaskSupervisor
 
 
-class Line:
+class PeerChannel:
     """A channel with the number of its users."""
 
     def __init__(self, channel: grpc.aio.Channel, supervisor: TaskSupervisor) -> None:
@@ -45,7 +45,7 @@ class Line:
     def _close_if_idle(self) -> None:
         if self._retired and self._users == 0 and not self._closing:
             self._closing = True
-            self._supervisor.finish("closing a line", self._close)
+            self._supervisor.finish("closing a channel", self._close)
 
     async def _close(self) -> None:
         with contextlib.suppress(Exception):

@@ -213,9 +213,9 @@ def container(objects, kind, name):
 
 def test_the_operator_accepts_the_arguments_that_the_chart_gives(render):
     """A flag that the process does not know would be found by a crash loop otherwise."""
-    from hawk_operator.runtime import settings
+    from hawk_operator.runtime.settings import OperatorSettings
 
-    parsed = settings.parse(container(render(), "Deployment", "hawk-operator")["args"], {})
+    parsed = OperatorSettings.read(container(render(), "Deployment", "hawk-operator")["args"])
 
     assert (parsed.system_namespace, parsed.metrics_port, parsed.resync) == ("hawk-system", 8080, 30.0)
 
@@ -238,14 +238,13 @@ def test_every_template_is_rendered_by_some_values(render):
 
 
 def test_the_agent_accepts_the_arguments_that_the_chart_gives(render):
-    from hawk_agent import main
+    from hawk_agent.service.settings import AgentSettings
 
     given = container(render(), "DaemonSet", "hawk-agent")["args"]
     given = [word.replace("$(NODE_NAME)", "node-a").replace("$(POD_IP)", "10.0.0.1") for word in given]
-    options = main.parser().parse_args(given)
-    parsed = main.settings(options)
+    parsed = AgentSettings.read(given)
 
-    assert (options.kube, options.identity, options.system_namespace) == (True, "kubernetes", "hawk-system")
+    assert (parsed.kube, parsed.identity, parsed.system_namespace) == (True, "kubernetes", "hawk-system")
     assert (parsed.node, parsed.advertise, parsed.listen) == ("node-a", "10.0.0.1", "0.0.0.0:7400")
     assert (parsed.metrics, parsed.data_port) == ("0.0.0.0:9400", 7401)
     assert str(parsed.socket) == "/run/hawk/agent.sock"

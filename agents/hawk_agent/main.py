@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING
 from hawk_agent.errors import HawkAgentError
 from hawk_agent.service.settings import AgentSettings
 from hawk_api.settings import SettingsError
+from hawk_kube.errors import KubeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hawk_agent.supervision import Work
     from hawk_agent.transports.registry import TransportRegistry
+    from hawk_kube.client import Client
+    from hawk_kube.threads import AsyncClient
 
 log = logging.getLogger("hawk_agent")
 
@@ -32,17 +35,15 @@ async def _serve(settings: AgentSettings, registry: TransportRegistry | None) ->
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with contextlib.AsyncExitStack() as stack:
+        kube = _Kube(stack)
         keep_identity: Work | None = None
         if settings.identity == "kubernetes":
-            keep_identity = await _enrol(settings)
+            keep_identity = await _enrol(kube, settings)
         reviewer = None
         if settings.engine_auth == "token":
-            from lightkube import AsyncClient  # noqa: PLC0415 -- in a cluster only
+            from hawk_agent.kube.tokens import TokenReviewer  # noqa: PLC0415 -- in a cluster only
 
-            from hawk_agent.kube.tokens import TokenReviewer  # noqa: PLC0415
-
-            reviewer = TokenReviewer(AsyncClient(trust_env=False))
-            stack.push_async_callback(reviewer.close)
+            reviewer = TokenReviewer(kube.client())
         agent = NodeAgent(settings, registry=registry, reviewer=reviewer)
         await agent.start()
         stack.push_async_callback(agent.stop)
@@ -52,9 +53,10 @@ async def _serve(settings: AgentSettings, registry: TransportRegistry | None) ->
         await http.start()
         stack.push_async_callback(http.close)
         if settings.kube:
-            from hawk_agent.kube.publisher import Publisher  # noqa: PLC0415 -- lightkube, in a cluster only
+            from hawk_agent.kube.api import NodeApi  # noqa: PLC0415 -- in a cluster only
+            from hawk_agent.kube.publisher import Publisher  # noqa: PLC0415
 
-            publisher = Publisher(agent, settings.system_namespace)
+            publisher = Publisher(agent, NodeApi(kube.client(), settings.node, settings.system_namespace))
             await publisher.start()
             stack.push_async_callback(publisher.close)
         log.info("metrics at %s", http.address)
@@ -62,16 +64,34 @@ async def _serve(settings: AgentSettings, registry: TransportRegistry | None) ->
         log.info("stopping")
 
 
-async def _enrol(settings: AgentSettings) -> Work:
+class _Kube:
+    """Clients of the cluster, for the parts that need one: one configuration and its connections for all of
+    them, threads for each."""
+
+    def __init__(self, stack: contextlib.AsyncExitStack) -> None:
+        self._stack = stack
+        self._shared: Client | None = None
+
+    def client(self) -> AsyncClient:
+        """Another one, closed with the stack. Raises ConfigError."""
+        from hawk_kube.client import connect  # noqa: PLC0415 -- in a cluster only
+        from hawk_kube.threads import AsyncClient  # noqa: PLC0415
+
+        if self._shared is None:
+            self._shared = connect("hawk-agent")
+        made = AsyncClient(self._shared)
+        self._stack.push_async_callback(made.close)
+        return made
+
+
+async def _enrol(kube: _Kube, settings: AgentSettings) -> Work:
     """Get a certificate from the cluster before talking to anybody. Returns what keeps it valid."""
     import time  # noqa: PLC0415
 
     from hawk_agent import identity  # noqa: PLC0415 -- cryptography, with TLS only
 
     assert settings.tls is not None  # by the settings' own check
-    from lightkube import AsyncClient  # noqa: PLC0415
-
-    cluster = identity.Cluster(AsyncClient(), settings.system_namespace)
+    cluster = identity.Cluster(kube.client(), settings.system_namespace)
     await identity.ensure(cluster, settings.node, settings.tls, time.time)
     return partial(identity.keep, cluster, settings.node, settings.tls, time.time)
 
@@ -98,12 +118,11 @@ def main(arguments: Sequence[str] | None = None, *, registry: TransportRegistry 
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
-    for noisy in ("httpx", "httpx2"):  # a line a call; a Lease alone is renewed every few seconds
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger("urllib3").setLevel(logging.WARNING)  # a line a call; a Lease is renewed every 10 s
     _raise_descriptor_limit()
     try:
         asyncio.run(_serve(settings, registry))
-    except HawkAgentError as error:
+    except (HawkAgentError, KubeError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
 

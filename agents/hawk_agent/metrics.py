@@ -109,7 +109,7 @@ class AgentMetrics:
             "task",
         )
         self.published = counter("status_writes", "Times that this agent wrote its HawkNode's status.")
-        self.api_errors = counter("api_errors", "Calls to the Kubernetes API that failed, by call.", "call")
+        self.api_errors = counter("api_errors", "Failed calls to the Kubernetes API, by what for.", "loop")
 
     def restarted(self, name: str) -> None:
         """Supervised work was begun again. Of its name the part without lease and address is counted."""

@@ -76,7 +76,7 @@ def _log_to_stderr(settings: OperatorSettings) -> None:
     text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(_Json() if settings.log_format == "json" else text)
     logging.basicConfig(level=logging.DEBUG if settings.verbose else logging.INFO, handlers=[handler])
-    for noisy in ("httpx", "httpx2", "httpcore", "httpcore2", "urllib3", "asyncio"):
+    for noisy in ("urllib3", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logging.getLogger("kopf").setLevel(logging.DEBUG if settings.verbose else logging.CRITICAL)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    import lightkube
+    from hawk_kube.client import Client
 
 COMMAND_SECONDS = 180.0
 FAKE_NODE_CAPACITY = {"cpu": "256", "memory": "2Ti", "pods": "500"}
@@ -41,8 +41,15 @@ class CommandError(RuntimeError):
         self.stderr = done.stderr
 
 
+def client_of(kubeconfig: Path, manager: str = "test") -> Client:
+    """Return a client of the product with the rights of a kubeconfig."""
+    from hawk_kube import client, config
+
+    return client.connect(manager, endpoint=config.from_files([kubeconfig]))
+
+
 class Cluster:
-    """Talks to a cluster by kubectl, helm and lightkube; `plane` is what runs it, where we started it.
+    """Talks to a cluster by kubectl, helm and the product's client; `plane` is what runs it, where we did.
 
     `folder` is a scratch folder that goes with the cluster, `kubeconfig` the administrator's.
     """
@@ -154,12 +161,9 @@ class Cluster:
             words = ["apply", "--server-side", "--field-manager=test", "-f", "-"]
             self.kubectl(*words, stdin=yaml.safe_dump_all(rest), kubeconfig=kubeconfig)
 
-    def lightkube(self, kubeconfig: Path | None = None, namespace: str | None = None) -> lightkube.Client:
-        """Return a client of the library that the operator uses."""
-        import lightkube
-
-        config = lightkube.KubeConfig.from_file(kubeconfig or self.kubeconfig)
-        return lightkube.Client(config, namespace=namespace, field_manager="test")
+    def client(self, kubeconfig: Path | None = None, manager: str = "test") -> Client:
+        """Return a client with the administrator's rights, or those of another kubeconfig."""
+        return client_of(kubeconfig or self.kubeconfig, manager)
 
     def node(
         self,

@@ -14,11 +14,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from hawk_agent.identity.cluster import Answer, Bound, UnavailableError
+from hawk_agent.identity.cluster import Answer, Bound
 from hawk_agent.identity.errors import IdentityError
 from hawk_agent.identity.material import Files, Material, read, renewal, write, write_authority
 from hawk_api.backoff import Backoff
 from hawk_api.certificates import COMMON_NAME, server_name, uri
+from hawk_kube.errors import ApiError, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +56,8 @@ async def ensure(
     """Make the files hold a certificate for this pod on `node`: a valid one that is there, or a new one.
 
     IdentityError when the request is refused, when the token isn't bound to a pod on `node`, or when there is
-    no certificate after `patience` seconds; it says what was waited for. `clock` gives Unix seconds.
+    no certificate after `patience` seconds; it says what was waited for. ApiError when the API server refuses
+    a call. `clock` gives Unix seconds.
     """
     waiting_for = ["the API server"]
     try:
@@ -84,7 +86,7 @@ async def keep(
         try:
             async with asyncio.timeout(_PATIENCE):
                 await _look(api, node, files, clock)
-        except (IdentityError, TimeoutError, OSError) as error:
+        except (IdentityError, ApiError, TimeoutError, OSError) as error:
             _log.warning("identity: not renewed yet: %s: %s", type(error).__name__, error)
 
 

@@ -1,4 +1,4 @@
-"""The calls to the Kubernetes API that an agent makes, each with a time-out, none fatal.
+"""The calls to the Kubernetes API that an agent makes about its node.
 
 | verb | resource | why |
 |---|---|---|
@@ -11,166 +11,76 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-import httpx2
-from lightkube import ApiError, AsyncClient, KubeConfig
-from lightkube.core.resource import ApiInfo
-from lightkube.generic_resource import (
-    GenericGlobalResource,
-    GenericGlobalStatus,
-    GenericNamespacedResource,
-    create_api_info,
-)
-
-from hawk_agent.errors import HawkAgentError
 from hawk_api import fitting
+from hawk_kube.errors import NotFoundError, RejectedError
+from hawk_kube.kinds import HAWK_NODE, LEASE, NODE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator
 
-CALL_SECONDS: Final = 5.0
+    from hawk_kube.threads import AsyncClient
+
 WATCH_SECONDS: Final = 50
-MANAGER: Final = "hawk-agent"
-API: Final = "hawkpool.dev/v1alpha1"
-
-
-class _HawkNode(GenericGlobalResource):
-    _api_info = create_api_info("hawkpool.dev", "v1alpha1", "HawkNode", "hawknodes")
-
-
-class _HawkNodeStatus(GenericGlobalStatus):
-    _api_info = ApiInfo(
-        resource=_HawkNode._api_info.resource,
-        parent=_HawkNode._api_info.resource,
-        plural="hawknodes",
-        verbs=["patch"],
-        action="status",
-    )
-
-
-class _Node(GenericGlobalResource):
-    _api_info = create_api_info("", "v1", "Node", "nodes")
-
-
-class _Lease(GenericNamespacedResource):
-    _api_info = create_api_info("coordination.k8s.io", "v1", "Lease", "leases")
-
 
 Object = dict[str, Any]
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 
-class ApiCallError(HawkAgentError):
-    """A call that didn't succeed; `status` is HTTP's, 0 without an answer."""
-
-    def __init__(self, call: str, problem: str, status: int = 0) -> None:
-        super().__init__(f"{call}: {problem}")
-        self.call = call
-        self.status = status
-
-
-def _client() -> AsyncClient:
-    """A client by KUBECONFIG or the pod's own token, and without the proxies that the environment names."""
-    return AsyncClient(KubeConfig.from_env(), trust_env=False, field_manager=MANAGER)
-
-
 class NodeApi:
-    """Calls about one node. A client that the server no longer knows is made anew, with the token of the
-    day."""
+    """Calls about one node; each raises `hawk_kube.errors.ApiError`."""
 
-    def __init__(self, node: str, system_namespace: str) -> None:
+    def __init__(self, kube: AsyncClient, node: str, system_namespace: str) -> None:
+        self._kube = kube
         self._node = node
         self._namespace = system_namespace
-        self._client = _client()
         self._lacking: frozenset[str] = frozenset()
 
     async def ensure(self) -> None:
         """Make the HawkNode be there, owned by its Node where there is one."""
         metadata: Object = {"name": self._node}
         try:
-            node = await self._call("get node", lambda: self._client.get(_Node, self._node))
-        except ApiCallError as error:
-            if error.status != 404:
-                raise
+            node = await self._kube.call(self._kube.client.get, NODE, self._node)
+        except NotFoundError:
+            pass
         else:
             owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": node["metadata"]["uid"]}
             metadata["ownerReferences"] = [owner]
-        body = {"apiVersion": API, "kind": "HawkNode", "metadata": metadata}
-        await self._call("apply hawknode", lambda: self._client.apply(_HawkNode.from_dict(body), force=True))
+        await self._kube.call(self._kube.client.apply, HAWK_NODE, {"metadata": metadata})
 
     async def publish(self, status: Object) -> None:
         """Apply the status; without the fields that an older CRD doesn't know, which is said once."""
         try:
-            await self._publish(fitting.without(status, self._lacking, "status"))
-        except ApiCallError as error:
+            await self._publish(status)
+        except RejectedError as error:
             lacking = fitting.undeclared(str(error)) - self._lacking
             if not lacking:
                 raise
             log.warning("the served HawkNode lacks %s; apply this release's CRDs", ", ".join(sorted(lacking)))
             self._lacking |= lacking
-            await self._publish(fitting.without(status, self._lacking, "status"))
+            await self._publish(status)
 
     async def _publish(self, status: Object) -> None:
-        body = {"apiVersion": API, "kind": "HawkNode", "metadata": {"name": self._node}, "status": status}
-        await self._call(
-            "apply hawknode status", lambda: self._client.apply(_HawkNodeStatus.from_dict(body), force=True)
-        )
+        known = fitting.without(status, self._lacking, "status")
+        body = {"metadata": {"name": self._node}, "status": known}
+        await self._kube.call(self._kube.client.apply, HAWK_NODE, body, subresource="status")
 
     async def get(self) -> Object:
         """The HawkNode."""
-        return dict(await self._call("get hawknode", lambda: self._client.get(_HawkNode, self._node)))
+        return await self._kube.call(self._kube.client.get, HAWK_NODE, self._node)
 
-    async def watch(self, version: str) -> AsyncIterator[tuple[str, Object]]:
+    def watch(self, version: str) -> AsyncGenerator[tuple[str, Object], None]:
         """Changes of the HawkNode from a version on, until the server or the time ends it."""
-        try:
-            async with asyncio.timeout(WATCH_SECONDS + CALL_SECONDS):
-                async for kind, body in self._client.watch(
-                    _HawkNode,
-                    fields={"metadata.name": self._node},
-                    resource_version=version,
-                    server_timeout=WATCH_SECONDS,
-                ):
-                    yield kind, dict(body)
-        except TimeoutError:
-            return
-        except (ApiError, httpx2.HTTPError) as error:
-            raise _problem("watch hawknode", error) from error
+        begin, own = self._kube.client.watch, {"metadata.name": self._node}
+        return self._kube.watch(lambda: begin(HAWK_NODE, version=version, seconds=WATCH_SECONDS, fields=own))
 
     async def beat(self, epoch: str, now: str, seconds: int) -> None:
         """Renew the Lease; without an epoch, give it up."""
         spec: Object = {"leaseDurationSeconds": seconds, "renewTime": now}
         if epoch:
             spec["holderIdentity"] = epoch
-        body = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"name": self._node, "namespace": self._namespace},
-            "spec": spec,
-        }
-        await self._call("apply lease", lambda: self._client.apply(_Lease.from_dict(body), force=True))
-
-    async def _call(self, what: str, call: Callable[[], Awaitable[T]]) -> T:
-        try:
-            async with asyncio.timeout(CALL_SECONDS):
-                return await call()
-        except (ApiError, httpx2.HTTPError, TimeoutError) as error:
-            problem = _problem(what, error)
-            if problem.status == 401:
-                await self.close()
-                self._client = _client()
-            raise problem from error
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
-
-
-def _problem(what: str, error: Exception) -> ApiCallError:
-    if isinstance(error, ApiError):
-        return ApiCallError(what, str(error.status.message or error), error.status.code or 0)
-    return ApiCallError(what, f"{type(error).__name__} {error}".strip())
+        body = {"metadata": {"name": self._node, "namespace": self._namespace}, "spec": spec}
+        await self._kube.call(self._kube.client.apply, LEASE, body)

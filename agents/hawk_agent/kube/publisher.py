@@ -16,16 +16,16 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from hawk_agent.errors import HawkAgentError
 from hawk_agent.kube import status as statuses
-from hawk_agent.kube.api import ApiCallError, NodeApi
 from hawk_agent.service import pools
 from hawk_agent.service.settings import PeerAddress
 from hawk_api.backoff import Backoff
+from hawk_kube.errors import ApiError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from hawk_agent.kube.api import NodeApi
     from hawk_agent.service.agent import NodeAgent
     from hawk_agent.supervision import Duty
 
@@ -41,11 +41,11 @@ log = logging.getLogger(__name__)
 
 
 class Publisher:
-    """Start it after the agent, close it before."""
+    """Start it after the agent, close it before the agent and `api`'s client."""
 
-    def __init__(self, agent: NodeAgent, system_namespace: str) -> None:
+    def __init__(self, agent: NodeAgent, api: NodeApi) -> None:
         self._agent = agent
-        self._api = NodeApi(agent.settings.node, system_namespace)
+        self._api = api
         self._changed = asyncio.Event()
         self._written: dict[str, Any] | None = None
         self._duties: list[Duty] = []
@@ -67,9 +67,8 @@ class Publisher:
         for duty in self._duties:
             duty.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        with contextlib.suppress(HawkAgentError):
+        with contextlib.suppress(ApiError):
             await self._api.beat("", _micro(), 1)
-        await self._api.close()
 
     async def _for_ever(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         failures = 0
@@ -77,8 +76,8 @@ class Publisher:
             try:
                 await work()
                 failures = 0
-            except ApiCallError as error:
-                self._agent.metrics.api_errors.labels(error.call).inc()
+            except ApiError as error:
+                self._agent.metrics.api_errors.labels(name).inc()
                 log.log(logging.WARNING if failures in {0, 5} else logging.DEBUG, "%s", error)
                 failures += 1
                 await asyncio.sleep(RESTS.rest(failures))
@@ -111,8 +110,8 @@ class Publisher:
             if self._written is None:
                 await self._api.ensure()
             await self._api.publish(wanted)
-        except ApiCallError as error:
-            if error.status == 404:
+        except ApiError as error:
+            if isinstance(error, NotFoundError):
                 self._written = None
             self._changed.set()
             raise
@@ -123,16 +122,16 @@ class Publisher:
         """Read the HawkNode, then follow its changes for a while."""
         try:
             body = await self._api.get()
-        except ApiCallError as error:
-            if error.status == 404:
-                self._missing()
+        except NotFoundError:
+            self._missing()
             raise
         self._take(body)
-        async for kind, changed in self._api.watch(body["metadata"]["resourceVersion"]):
-            if kind == "DELETED":
-                self._missing()
-                return
-            self._take(changed)
+        async with contextlib.aclosing(self._api.watch(body["metadata"]["resourceVersion"])) as events:
+            async for kind, changed in events:
+                if kind == "DELETED":
+                    self._missing()
+                    return
+                self._take(changed)
 
     def _missing(self) -> None:
         """Somebody removed the HawkNode: write it again. Links stay until there is another word."""

@@ -7,37 +7,31 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Final
-
-import httpx2
-from lightkube import ApiError, AsyncClient
-from lightkube.generic_resource import GenericGlobalResource, create_api_info
 
 from hawk_agent.errors import EngineRefusedError
 from hawk_agent.service.engine_identity import EnginePod
 from hawk_api.certificates import NODE_NAME_EXTRA
+from hawk_kube.errors import ApiError
+from hawk_kube.kinds import TOKEN_REVIEW
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hawk_kube.threads import AsyncClient
+
 AUDIENCE: Final = "hawkpool.dev"
 """Tokens are asked for this audience, so that one for the API server itself is never handed to an agent."""
-CALL_SECONDS: Final = 5.0
 LONGEST: Final = 8192
 _POD_NAME_EXTRA: Final = "authentication.kubernetes.io/pod-name"
 _ACCOUNT: Final = "system:serviceaccount:"
 
 
-class _TokenReview(GenericGlobalResource):
-    _api_info = create_api_info("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", verbs=["post"])
-
-
 class TokenReviewer:
     """Asks the API server about each token; nothing is remembered, so a pod's end is known at once."""
 
-    def __init__(self, client: AsyncClient) -> None:
-        self._client = client
+    def __init__(self, kube: AsyncClient) -> None:
+        self._kube = kube
 
     async def review(self, token: str) -> EnginePod:
         """See `Reviewer`."""
@@ -46,25 +40,12 @@ class TokenReviewer:
                 "the engine gave no token; mount a projected service account token for the audience "
                 f"{AUDIENCE} and name its file in HAWK_ENGINE_TOKEN_FILE"
             )
-        body = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenReview",
-            "spec": {"token": token, "audiences": [AUDIENCE]},
-        }
+        spec = {"token": token, "audiences": [AUDIENCE]}
         try:
-            async with asyncio.timeout(CALL_SECONDS):
-                found = await self._client.create(_TokenReview.from_dict(body))
+            found = await self._kube.call(self._kube.client.review, TOKEN_REVIEW, spec)
         except ApiError as error:
-            problem = error.status.message or str(error)
-            raise EngineRefusedError(f"the engine's token can't be checked now: {problem}") from error
-        except (httpx2.HTTPError, TimeoutError) as error:
-            problem = f"{type(error).__name__} {error}".strip()
-            raise EngineRefusedError(f"the engine's token can't be checked now: {problem}") from error
-        return pod_of(found.get("status") or {})
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
+            raise EngineRefusedError(f"the engine's token can't be checked now: {error}") from error
+        return pod_of(found)
 
 
 def pod_of(status: Mapping[str, Any]) -> EnginePod:

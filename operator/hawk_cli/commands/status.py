@@ -13,6 +13,8 @@ from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkPoolStatus
 from hawk_cli.support.cluster import connect
 from hawk_cli.support.output import Output, OutputOption, emit, fail, rows
+from hawk_kube.errors import ApiError, NotFoundError
+from hawk_kube.kinds import HAWK_POOL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -142,18 +144,15 @@ def _explained(condition: Condition) -> Finding:
 
 
 def _read(name: str | None, namespace: str | None, *, all_namespaces: bool) -> list[dict[str, Any]]:
-    from hawk_operator.kube.cluster_api import ApiCallError, NotFoundError  # noqa: PLC0415 - the client is an extra
-    from hawk_operator.kube.resources import POOL  # noqa: PLC0415
-
     api = connect()
     where = namespace or api.namespace
     try:
         if name is not None:
-            return [api.get(POOL, name, where)]
-        return api.list(POOL, None if all_namespaces else where)
+            return [api.get(HAWK_POOL, name, where)]
+        return api.list(HAWK_POOL, None if all_namespaces else where)
     except NotFoundError as error:
         fail(f"{error}; see kubectl get hawkpools -A")
-    except ApiCallError as error:
+    except ApiError as error:
         fail(f"cluster: {error}")
     finally:
         api.close()

@@ -13,6 +13,8 @@ from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPool
 from hawk_api.validation import validate
 from hawk_cli.support.cluster import connect
 from hawk_cli.support.manifests import classes_in, config_maps_in, geometry_of, load
+from hawk_kube.errors import ApiError
+from hawk_kube.kinds import ACCELERATOR_CLASS, CONFIG_MAP, HAWK_POOL
 from hawk_planner.payoff.assumptions import Given
 from hawk_planner.payoff.checks import InputError, within
 from hawk_planner.payoff.live import given_by_status
@@ -70,20 +72,16 @@ def from_file(path: Path | None) -> Subject:
 
 def from_cluster(reference: str) -> Subject:
     """Return a running pool, NAME or NAMESPACE/NAME, with the traffic that its last decision recorded."""
-    # The Kubernetes client is slow to import, and only this needs it.
-    from hawk_operator.kube.cluster_api import ApiCallError  # noqa: PLC0415
-    from hawk_operator.kube.resources import CLASS, CONFIG_MAP, POOL  # noqa: PLC0415
-
     namespace, _, name = reference.rpartition("/")
     namespace = namespace or "default"
     api = connect()
     try:
-        body = api.get(POOL, name, namespace)
-        bodies = list(api.list(CLASS))
+        body = api.get(HAWK_POOL, name, namespace)
+        bodies = list(api.list(ACCELERATOR_CLASS))
         key = body.get("spec", {}).get("model", {}).get("configMapRef")
         if key:
             bodies.append(api.get(CONFIG_MAP, key["name"], namespace) | {"kind": "ConfigMap"})
-    except ApiCallError as error:
+    except ApiError as error:
         raise InputError("--live", f"{reference}: {error}", "check the name and the kubeconfig") from error
     finally:
         api.close()

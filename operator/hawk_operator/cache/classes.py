@@ -9,13 +9,13 @@ from pydantic import ValidationError
 
 from hawk_api import labels
 from hawk_api.v1alpha1 import AcceleratorClassSpec
-from hawk_operator.kube.resources import CLASS
+from hawk_kube.kinds import ACCELERATOR_CLASS
 from hawk_operator.workloads.children import missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hawk_operator.kube.cluster_api import ClusterApi, Object
+    from hawk_kube.client import Client, Object
     from hawk_operator.kube.schema_check import Schema
 
 _log = logging.getLogger(__name__)
@@ -65,9 +65,10 @@ def due(wanted: Object, present: Mapping[str, Mapping[str, object]]) -> bool:
     return marks.get(labels.SHIPPED) == "true" and bool(missing(wanted, live))
 
 
-def apply_shipped(api: ClusterApi, present: Iterable[Object], schema: Schema) -> list[Object]:
+def apply_shipped(api: Client, present: Iterable[Object], schema: Schema) -> list[Object]:
     """Apply the shipped classes that are due, as far as the cluster knows their fields; gives them as they
     were written."""
     by_name = {body["metadata"]["name"]: body for body in present}
-    fitting = [{**body, "spec": schema.fit(CLASS.kind, "spec", body["spec"])} for body in bodies()]
-    return [api.apply(CLASS, wanted) for wanted in fitting if due(wanted, by_name)]
+    kind = ACCELERATOR_CLASS.kind
+    fitting = [{**body, "spec": schema.fit(kind, "spec", body["spec"])} for body in bodies()]
+    return [api.apply(ACCELERATOR_CLASS, wanted) for wanted in fitting if due(wanted, by_name)]

@@ -16,20 +16,20 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from hawk_operator.cache import classes, reduced
-from hawk_operator.cache.shelf import Shelf
-from hawk_operator.kube.resources import (
+from hawk_kube.kinds import (
+    ACCELERATOR_CLASS,
     AUTOSCALER,
-    CLASS,
     CONFIG_MAP,
     DEPLOYMENT,
+    HAWK_NODE,
+    HAWK_POOL,
     LEASE,
-    NODE,
     POD,
-    POOL,
     SCALED_OBJECT,
     Kind,
 )
+from hawk_operator.cache import classes, reduced
+from hawk_operator.cache.shelf import Shelf
 from hawk_operator.wiring import liveness
 from hawk_operator.workloads.children import MANAGED, pool_labels
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from hawk_api.v1alpha1 import AcceleratorClassSpec
+    from hawk_kube.client import Client, Object
     from hawk_operator.cache.reduced import PoolEntry
     from hawk_operator.cache.shelf import Change
     from hawk_operator.kube.access import Access
-    from hawk_operator.kube.cluster_api import ClusterApi, Object
     from hawk_operator.runtime.settings import OperatorSettings
     from hawk_operator.wiring.peers import Agent
     from hawk_operator.workloads.pods import Pod
@@ -57,7 +57,7 @@ class Snapshot:
 
     def __init__(
         self,
-        api: ClusterApi,
+        api: Client,
         access: Access,
         settings: OperatorSettings,
         clock: Callable[[], float] = time.monotonic,
@@ -75,11 +75,11 @@ class Snapshot:
         self._children: Shelf[Object] = Shelf(reduced.child, reduced.pool_of_child)
         self._classes: Shelf[Object] = Shelf(reduced.plain)
         self._shelves: dict[Kind, Shelf[Any]] = {
-            POOL: self._pools,
-            NODE: self._agents,
+            HAWK_POOL: self._pools,
+            HAWK_NODE: self._agents,
             POD: self._pods,
             DEPLOYMENT: self._children,
-            CLASS: self._classes,
+            ACCELERATOR_CLASS: self._classes,
         }
         self._locks = {kind: threading.Lock() for kind in (*self._shelves, LEASE, AUTOSCALER, SCALED_OBJECT)}
         self._known: tuple[int, Mapping[str, AcceleratorClassSpec]] = (-1, {})
@@ -114,7 +114,7 @@ class Snapshot:
     def _read(self, kind: Kind) -> tuple[int, Iterable[Mapping[str, Any]]]:
         """The list's resourceVersion, known from its first page, and the objects page by page."""
         namespace = self._namespace if kind.namespaced else None
-        pages = self._api.pages(kind, namespace, MANAGED if kind in {POD, DEPLOYMENT} else None)
+        pages = self._api.pages(kind, namespace, MANAGED if kind in {POD, DEPLOYMENT} else "")
         version, first = next(pages)
 
         def bodies() -> Iterable[Mapping[str, Any]]:
@@ -125,7 +125,7 @@ class Snapshot:
         return int(version) if version.isdecimal() else 0, bodies()
 
     def _may_list(self, kind: Kind) -> bool:
-        return kind not in {NODE, CLASS} or self._access.usable("list", kind)
+        return kind not in {HAWK_NODE, ACCELERATOR_CLASS} or self._access.usable("list", kind)
 
     def _listed(self, kind: Kind) -> None:
         """Make sure that a kind was listed once."""
@@ -138,22 +138,22 @@ class Snapshot:
 
     def pools(self) -> list[PoolEntry]:
         """Every HawkPool that is served."""
-        self._listed(POOL)
+        self._listed(HAWK_POOL)
         return self._pools.all()
 
     def pools_in(self, namespace: str) -> list[PoolEntry]:
         """The HawkPools of one namespace."""
-        self._listed(POOL)
+        self._listed(HAWK_POOL)
         return self._pools.by(namespace)
 
     def pool(self, namespace: str, name: str, *, fresh: bool) -> PoolEntry:
-        """One pool; `fresh`, or not seen yet: by asking the API server. Raises ApiCallError."""
+        """One pool; `fresh`, or not seen yet: by asking the API server. Raises ApiError."""
         if not fresh:
-            self._listed(POOL)
+            self._listed(HAWK_POOL)
             found = self._pools.get(namespace, name)
             if found is not None:
                 return found
-        return self.put_pool(self._api.get(POOL, name, namespace))
+        return self.put_pool(self._api.get(HAWK_POOL, name, namespace))
 
     def put_pool(self, body: Object) -> PoolEntry:
         """Take in a pool that was just read or written."""
@@ -190,7 +190,7 @@ class Snapshot:
 
     def config_map(self, namespace: str, name: str, *, fresh: bool) -> Object:
         """A ConfigMap that a pool names, at most `_MAP_AGE` seconds old: nothing watches them. Raises
-        ApiCallError."""
+        ApiError."""
         now = self._clock()
         kept, read_at = self._maps.get((namespace, name), ({}, float("-inf")))
         if not fresh and now - read_at < _MAP_AGE:
@@ -204,9 +204,9 @@ class Snapshot:
 
     def classes(self) -> list[Object] | None:
         """Every AcceleratorClass; None without the right to read them."""
-        if not self._access.usable("list", CLASS):
+        if not self._access.usable("list", ACCELERATOR_CLASS):
             return None
-        self._listed(CLASS)
+        self._listed(ACCELERATOR_CLASS)
         return self._classes.all()
 
     def known_classes(self) -> Mapping[str, AcceleratorClassSpec]:
@@ -251,13 +251,13 @@ class Snapshot:
 
     def agents_known(self) -> bool:
         """Whether agents can be seen at all."""
-        return self._access.usable("list", NODE) and self._access.usable("list", LEASE, self._system)
+        return self._access.usable("list", HAWK_NODE) and self._access.usable("list", LEASE, self._system)
 
     def agents(self) -> dict[str, Agent]:
         """Every agent by the name of its HawkNode; none without the right to read them."""
         if not self.agents_known():
             return {}
-        self._listed(NODE)
+        self._listed(HAWK_NODE)
         living = self.living()
         return {agent.name: _judged(agent, living) for agent in self._agents.all()}
 
@@ -265,7 +265,7 @@ class Snapshot:
         """The agents that matter to one pool (`namespace/name`): on its pods' nodes, and with its memory."""
         if not self.agents_known():
             return {}
-        self._listed(NODE)
+        self._listed(HAWK_NODE)
         living = self.living()
         found = {agent.name: agent for agent in self._agents.by(owner)}
         for name in nodes:

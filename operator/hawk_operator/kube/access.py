@@ -3,6 +3,38 @@
 The operator also runs with rights in one namespace alone. Then HawkNodes and AcceleratorClasses, which belong
 to the whole cluster, are out of its reach: it serves with the shipped classes and without wiring, and its
 conditions say so. Asking first keeps the log free of refused requests that nobody should have to explain.
+
+This table is the whole of its rights; the chart's roles are its copy. "cluster" needs a ClusterRole,
+"served" a role in every served namespace, "system" and "agents" one in the namespace of the system and of the
+agents.
+
+| group                    | resource                             | verbs                          | where   |
+|--------------------------|--------------------------------------|--------------------------------|---------|
+| hawkpool.dev             | hawkpools                            | get list watch                 | served  |
+| hawkpool.dev             | hawkpools/status                     | patch                          | served  |
+| hawkpool.dev             | hawknodes                            | list watch patch               | cluster |
+| hawkpool.dev             | acceleratorclasses                   | list watch create patch        | cluster |
+| apps                     | deployments                          | list watch create patch delete | served  |
+| ""                       | pods                                 | list watch patch               | served  |
+| ""                       | configmaps                           | get                            | served  |
+| ""                       | events                               | create patch                   | served  |
+| apps                     | deployments/scale statefulsets/scale | get patch                      | served  |
+| leaderworkerset.x-k8s.io | leaderworkersets/scale               | get patch                      | served  |
+| autoscaling              | horizontalpodautoscalers             | list                           | served  |
+| keda.sh                  | scaledobjects                        | list                           | served  |
+| apps                     | daemonsets (the agents')             | get                            | agents  |
+| ""                       | events                               | list                           | agents  |
+| coordination.k8s.io      | leases                               | list                           | system  |
+| coordination.k8s.io      | leases (leader.hawkpool.dev)         | get update                     | system  |
+| coordination.k8s.io      | leases                               | create                         | system  |
+
+Discovery, the OpenAPI document and SelfSubjectAccessReviews are open to every service account. Access that
+is marked cluster is optional: the operator asks at start what it may do, and without these rights it serves
+its namespace with the shipped classes and no wiring, without a refused request. Scale targets of other kinds
+need `get` and `patch` on their /scale; the operator says so in the pool's condition.
+
+Patches are server-side apply (field manager `hawk-operator`), except for the pods' deletion cost and the
+counts of events. Creating by apply needs the verb `create` beside `patch`.
 """
 
 from __future__ import annotations
@@ -12,11 +44,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from hawk_operator.kube.cluster_api import ClusterApi, NotFoundError
-from hawk_operator.kube.resources import ACCESS_REVIEW, Kind
+from hawk_kube.errors import NotFoundError
+from hawk_kube.kinds import ACCESS_REVIEW, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from hawk_kube.client import Client
 
 _KEEP: Final = 300.0
 _log = logging.getLogger(__name__)
@@ -25,7 +59,7 @@ _log = logging.getLogger(__name__)
 class Access:
     """Answers "may we", remembered for five minutes; safe for several threads."""
 
-    def __init__(self, api: ClusterApi, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, api: Client, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._clock = clock
         self._known: dict[tuple[str, Kind, str], tuple[bool, float]] = {}
@@ -35,7 +69,7 @@ class Access:
     def allowed(self, verb: str, kind: Kind, namespace: str = "") -> bool:
         """Whether `verb` is allowed on all objects of a kind, in a namespace or ("") in the whole cluster.
 
-        Raises ApiCallError when the API server can't be asked.
+        Raises ApiError when the API server can't be asked.
         """
         key = (verb, kind, namespace)
         with self._lock:
@@ -45,10 +79,7 @@ class Access:
         attributes = {"verb": verb, "group": kind.group, "resource": kind.plural}
         if namespace:
             attributes["namespace"] = namespace
-        review = self._api.create(
-            ACCESS_REVIEW, {"spec": {"resourceAttributes": attributes}, "metadata": {}}, guarded=False
-        )
-        answer = bool((review.get("status") or {}).get("allowed"))
+        answer = bool(self._api.review(ACCESS_REVIEW, {"resourceAttributes": attributes}).get("allowed"))
         if not answer and (known is None or known[0]):
             _log.info(
                 "access: no right to %s %s%s", verb, kind.plural, f" in {namespace}" if namespace else ""
@@ -64,7 +95,7 @@ class Access:
         if known is not None and self._clock() - known[1] < _KEEP:
             return known[0]
         try:
-            document = self._api.document(f"/apis/{kind.group}/{kind.version}")
+            document = self._api.document(kind.prefix)
             answer = any(item.get("name") == kind.plural for item in document.get("resources") or ())
         except NotFoundError:
             answer = False
@@ -75,6 +106,6 @@ class Access:
     def usable(self, verb: str, kind: Kind, namespace: str = "") -> bool:
         """Whether the kind is served and the verb allowed.
 
-        Raises ApiCallError when the API server can't be asked just now: not knowing is not a refusal.
+        Raises ApiError when the API server can't be asked just now: not knowing is not a refusal.
         """
         return self.served(kind) and self.allowed(verb, kind, namespace)

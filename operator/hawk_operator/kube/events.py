@@ -16,13 +16,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from hawk_api.names import child_name
-from hawk_operator.kube.cluster_api import ApiCallError, ClusterApi, ConflictError
-from hawk_operator.kube.resources import EVENT, POOL
+from hawk_kube.errors import ApiError, ConflictError
+from hawk_kube.kinds import EVENT, HAWK_POOL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hawk_api.conditions import Condition
+    from hawk_kube.client import Client
 
 _REPEAT_AFTER: Final = 600.0
 _REMEMBERED: Final = 4096
@@ -76,7 +77,7 @@ class Recorder:
     They are written beside the looks, in their order: an Event is worth no wait.
     """
 
-    def __init__(self, api: ClusterApi, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, api: Client, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="events")
         self._clock = clock
@@ -96,7 +97,7 @@ class Recorder:
     def _attempt(self, metadata: Mapping[str, Any], happening: Happening) -> None:
         try:
             self._write(metadata, happening)
-        except ApiCallError as failure:
+        except ApiError as failure:
             _log.debug("event not written: %s", failure)
         except Exception:  # noqa: BLE001 - nobody waits for the result
             _log.exception("event not written")
@@ -119,8 +120,8 @@ class Recorder:
         body = {
             "metadata": {"name": name, "namespace": metadata["namespace"]},
             "involvedObject": {
-                "apiVersion": POOL.api_version,
-                "kind": POOL.kind,
+                "apiVersion": HAWK_POOL.api_version,
+                "kind": HAWK_POOL.kind,
                 "name": metadata["name"],
                 "namespace": metadata["namespace"],
                 "uid": metadata["uid"],

@@ -21,7 +21,7 @@ from hawk_api.fitting import without
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hawk_operator.kube.cluster_api import ClusterApi
+    from hawk_kube.client import Client
 
 _Object = dict[str, Any]
 
@@ -76,8 +76,8 @@ def needed() -> dict[str, frozenset[str]]:
     return found
 
 
-def served(api: ClusterApi) -> dict[str, frozenset[str]]:
-    """The paths that the cluster serves, by kind. Raises ApiCallError, NotFoundError where there is no
+def served(api: Client) -> dict[str, frozenset[str]]:
+    """The paths that the cluster serves, by kind. Raises ApiError, NotFoundError where there is no
     CRD."""
     document = api.document(f"/openapi/v3/apis/{API_VERSION}")
     found = {}

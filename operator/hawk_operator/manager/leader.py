@@ -20,12 +20,13 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hawk_operator.kube.cluster_api import ApiCallError, ClusterApi, ConflictError, NotFoundError
-from hawk_operator.kube.resources import LEASE
+from hawk_kube.errors import ApiError, ConflictError, NotFoundError
+from hawk_kube.kinds import LEASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hawk_kube.client import Client
     from hawk_operator.runtime.settings import OperatorSettings
 
 NAME: Final = "leader.hawkpool.dev"
@@ -96,7 +97,7 @@ class Leadership:
     """Runs `step` against the API server in a thread of its own."""
 
     def __init__(
-        self, api: ClusterApi, settings: OperatorSettings, clock: Callable[[], float] = time.monotonic
+        self, api: Client, settings: OperatorSettings, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._api = api
         self._settings = settings
@@ -131,7 +132,7 @@ class Leadership:
             begun = self._clock()
             try:
                 self._round()
-            except ApiCallError as failure:
+            except ApiError as failure:
                 _log.warning("lease: %s", failure)
             except Exception:  # noqa: BLE001 - a leader that stops renewing in silence is the worst outcome
                 _log.exception("lease: unexpected error")
@@ -150,7 +151,7 @@ class Leadership:
             body, seen = self._read()
             if body is not None and seen is not None and seen.holder == self._settings.identity:
                 self._api.replace(LEASE, self._body(body, "", seen.transitions))
-        except ApiCallError as failure:
+        except ApiError as failure:
             _log.info("lease: not released (%s); it runs out by itself", failure)
         finally:
             self.lost.set()
@@ -169,7 +170,7 @@ class Leadership:
                 self.lost.set()
                 return
             case Action.CREATE:
-                self._send(lambda: self._api.create(LEASE, self._body(None, me, 0), guarded=False), begun)
+                self._send(lambda: self._api.create(LEASE, self._body(None, me, 0)), begun)
             case Action.ACQUIRE:
                 transitions = self._seen.transitions + 1 if self._seen else 0
                 self._send(lambda: self._api.replace(LEASE, self._body(body, me, transitions)), begun)

@@ -12,22 +12,25 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 
+from hawk_kube.client import connect
+from hawk_kube.errors import ApiError, NotFoundError
+from hawk_kube.gate import Gate
+from hawk_kube.kinds import ACCELERATOR_CLASS, HAWK_NODE, HAWK_POOL
 from hawk_operator.kube.access import Access
-from hawk_operator.kube.cluster_api import ApiCallError, ClusterApi, NotFoundError
 from hawk_operator.kube.events import Recorder
-from hawk_operator.kube.resources import CLASS, NODE, POOL
-from hawk_operator.kube.throttle import Gate
 from hawk_operator.manager.health import Activity, HealthServer, Progress, alive, ready
 from hawk_operator.manager.leader import Leadership
 from hawk_operator.runtime.metrics import Metrics
 from hawk_operator.runtime.workqueue import WorkQueue
 
 if TYPE_CHECKING:
-    from hawk_operator.kube.resources import Kind
+    from hawk_kube.kinds import Kind
     from hawk_operator.reconcile.context import Context
     from hawk_operator.runtime.settings import OperatorSettings
 
 _log = logging.getLogger(__name__)
+
+FIELD_MANAGER: Final = "hawk-operator"
 
 LOST_LEASE: Final = 3
 """Exit code of a process that led and lost the Lease."""
@@ -54,13 +57,13 @@ class Operator:
     def __init__(self, settings: OperatorSettings) -> None:
         self._settings = settings
         self._metrics = Metrics()
-        self._gate = Gate()
+        self._gate = Gate(self._metrics.throttled.inc)
         self._activity = Activity()
         self._stop = threading.Event()
         self._queue = WorkQueue()
-        lease_api = ClusterApi.connect(self._gate, self._metrics.throttled.inc)
-        self._leadership = Leadership(lease_api, settings)
-        self._api = ClusterApi.connect(self._gate, self._metrics.throttled.inc, self._leadership.may_write)
+        # The Lease is written without leave: renewing it is how the right to write is kept.
+        self._leadership = Leadership(connect(FIELD_MANAGER, self._gate), settings)
+        self._api = connect(FIELD_MANAGER, self._gate, self._leadership.may_write)
         self._server = HealthServer(
             settings.bind_address,
             settings.metrics_port,
@@ -148,15 +151,17 @@ class Operator:
         said = ""
         while not self._stop.is_set() and not self._leadership.lost.is_set():
             try:
-                context.api.document(f"/apis/{POOL.group}/{POOL.version}")
+                context.api.document(HAWK_POOL.prefix)
                 context.shared.schema = schema_check.compare(
                     schema_check.needed(), schema_check.served(context.api)
                 )
-                allowed = [kind for kind in (NODE, CLASS) if context.access.usable("watch", kind)]
+                allowed = [
+                    kind for kind in (HAWK_NODE, ACCELERATOR_CLASS) if context.access.usable("watch", kind)
+                ]
                 return allowed, signs_here(context.api, context.access, self._settings)
             except NotFoundError as error:
                 problem = f"the cluster doesn't serve HawkPools yet ({error}); apply the CRDs"
-            except ApiCallError as error:
+            except ApiError as error:
                 problem = str(error)
             if problem != said:
                 _log.warning("start: %s", problem)

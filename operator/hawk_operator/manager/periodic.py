@@ -11,10 +11,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
+from hawk_kube.errors import ApiError
+from hawk_kube.kinds import ACCELERATOR_CLASS, DEPLOYMENT, HAWK_NODE, HAWK_POOL, POD
 from hawk_operator.cache import classes
 from hawk_operator.kube import schema_check
-from hawk_operator.kube.cluster_api import ApiCallError
-from hawk_operator.kube.resources import CLASS, DEPLOYMENT, NODE, POD, POOL
 from hawk_operator.reconcile import agent_pods
 from hawk_operator.runtime.workqueue import next_tick, pool_key
 
@@ -56,7 +56,7 @@ class Periodic:
         self._thread.join(timeout)
 
     def round(self) -> None:
-        """The work; raises ApiCallError to be repeated sooner."""
+        """The work; raises ApiError to be repeated sooner."""
         raise NotImplementedError
 
     def _run(self) -> None:
@@ -65,7 +65,7 @@ class Periodic:
             if self._leadership.may_write():
                 try:
                     self.round()
-                except ApiCallError as error:
+                except ApiError as error:
                     rest = min(self._interval, max(_RETRY_SECONDS, getattr(error, "delay", 0.0)))
                     _log.warning("%s: %s; again in %.1f s", self._name, error, rest)
                 except Exception:  # noqa: BLE001 - the safety net must not tear
@@ -95,10 +95,10 @@ class Resync(Periodic):
         try:
             self._housekeeping()
             self._look_at_agents_pods()
-            for kind in (POOL, DEPLOYMENT, POD, NODE, CLASS):
+            for kind in (HAWK_POOL, DEPLOYMENT, POD, HAWK_NODE, ACCELERATOR_CLASS):
                 self._context.snapshot.refresh(kind, 0.9 * self._interval)
             pools = self._context.snapshot.pools()
-        except ApiCallError:
+        except ApiError:
             metrics.lists.labels("failure").inc()
             raise
         metrics.lists.labels("success").inc()
@@ -124,7 +124,7 @@ class Resync(Periodic):
             namespace = settings.agent_namespace or settings.system_namespace
             try:
                 said = agent_pods.refused(self._context.api, namespace, settings.agent_daemon_set)
-            except ApiCallError as error:
+            except ApiError as error:
                 _log.debug("agents: %s", error)  # it explains, nothing depends on it
                 return
             if said and said != self._context.shared.agents_refused:
@@ -143,11 +143,11 @@ class Resync(Periodic):
                 "schema: the served %s lacks %s; apply this release's CRDs", kind, ", ".join(sorted(lacking))
             )
         present = self._context.snapshot.classes()
-        if present is not None and self._context.access.usable("patch", CLASS):
+        if present is not None and self._context.access.usable("patch", ACCELERATOR_CLASS):
             for body in classes.apply_shipped(self._context.api, present, schema):
                 _log.info("applied AcceleratorClass %s", body["metadata"]["name"])
                 self._context.snapshot.put_class(body)
-                self._context.metrics.writes.labels(CLASS.plural, "apply").inc()
+                self._context.metrics.writes.labels(ACCELERATOR_CLASS.plural, "apply").inc()
         self._kept_house = now
 
 

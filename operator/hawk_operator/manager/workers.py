@@ -11,7 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from hawk_operator.kube.cluster_api import ApiCallError, UnreachableError
+from hawk_kube.errors import ApiError, UnavailableError
 from hawk_operator.runtime.workqueue import WIRING
 
 if TYPE_CHECKING:
@@ -85,10 +85,10 @@ class Workers:
         with metrics.seconds.labels(key.kind).time():
             try:
                 self._reconcile(key)
-            except UnreachableError as error:
+            except UnavailableError as error:
                 outcome = "retry"
                 _log.info("%s: %s; again in %.1f s", key, error, queue.failed(key, error.delay))
-            except ApiCallError as error:
+            except ApiError as error:
                 outcome = "retry"
                 _log.warning("%s: %s; again in %.1f s", key, error, queue.failed(key))
             except Exception as error:  # noqa: BLE001 - a fault with one pool must not end the others' thread
@@ -110,5 +110,5 @@ class Workers:
             return
         try:
             self._pools.report_failure(key, f"{type(error).__name__}: {error}")
-        except ApiCallError as failure:
+        except ApiError as failure:
             _log.info("%s: could not be told of it: %s", key, failure)

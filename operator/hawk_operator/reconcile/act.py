@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from hawk_api import labels
 from hawk_api.reasons import Reason
-from hawk_operator.kube.cluster_api import ApiCallError, NotFoundError, RefusedError, UnreachableError
-from hawk_operator.kube.resources import DEPLOYMENT, POD
+from hawk_kube.errors import ApiError, NotFoundError, RejectedError, UnavailableError
+from hawk_kube.kinds import DEPLOYMENT, POD
 from hawk_operator.workloads import children
 from hawk_operator.workloads.children import TemplateError
 from hawk_operator.workloads.drain import COST
@@ -18,8 +18,8 @@ from hawk_operator.workloads.pods import DELETION_COST, DRAIN_SINCE, Pod, timest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from hawk_kube.client import Client, Object
     from hawk_operator.cache.snapshot import Snapshot
-    from hawk_operator.kube.cluster_api import ClusterApi, Object
     from hawk_operator.reconcile.case import Case
     from hawk_operator.reconcile.memory import Memory
     from hawk_operator.reconcile.observe import Group
@@ -48,9 +48,7 @@ class Outcome:
 class Actor:
     """Writes children, scales and drain marks."""
 
-    def __init__(
-        self, api: ClusterApi, snapshot: Snapshot, metrics: Metrics, settings: OperatorSettings
-    ) -> None:
+    def __init__(self, api: Client, snapshot: Snapshot, metrics: Metrics, settings: OperatorSettings) -> None:
         self._api = api
         self._snapshot = snapshot
         self._metrics = metrics
@@ -92,14 +90,14 @@ class Actor:
                 self._group(case, group, plan.requests[name], outcome)
             except TemplateError as error:
                 outcome.troubles[name] = (Reason.CHILD_REFUSED, str(error))
-            except RefusedError as error:
+            except RejectedError as error:
                 outcome.troubles[name] = (Reason.CHILD_REFUSED, _named(error))
             except NotFoundError as error:
                 outcome.outstanding[name] = str(error)
-            except UnreachableError as error:
+            except UnavailableError as error:
                 outcome.outstanding[name] = str(error)
                 outcome.delay = max(outcome.delay, error.delay)
-            except ApiCallError as error:
+            except ApiError as error:
                 outcome.outstanding[name] = str(error)
         return outcome
 
@@ -207,7 +205,7 @@ def _generation(child: Mapping[str, Any]) -> int:
     return int(child["metadata"].get("generation") or 0)
 
 
-def _named(error: RefusedError) -> str:
+def _named(error: RejectedError) -> str:
     """The server's words; its field paths are those of the child and so of the template."""
     fields = ", ".join(field.removeprefix("spec.") for field in error.fields)
     return f"{error}" if not fields or fields in str(error) else f"{fields}: {error}"

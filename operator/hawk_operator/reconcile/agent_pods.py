@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hawk_operator.kube.cluster_api import NotFoundError
-from hawk_operator.kube.resources import DAEMON_SET
+from hawk_kube.errors import NotFoundError
+from hawk_kube.kinds import DAEMON_SET, EVENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hawk_operator.kube.cluster_api import ClusterApi
+    from hawk_kube.client import Client
 
 
-def refused(api: ClusterApi, namespace: str, name: str) -> str:
-    """What keeps the DaemonSet from creating pods; "" where nothing does. Raises ApiCallError."""
+def refused(api: Client, namespace: str, name: str) -> str:
+    """What keeps the DaemonSet from creating pods; "" where nothing does. Raises ApiError."""
     try:
         daemons = api.get(DAEMON_SET, name, namespace)
     except NotFoundError:
@@ -26,8 +26,7 @@ def refused(api: ClusterApi, namespace: str, name: str) -> str:
     if not lacks_pods(daemons.get("status") or {}):
         return ""
     selector = f"involvedObject.kind=DaemonSet,involvedObject.name={name},reason=FailedCreate"
-    found = api.document(f"/api/v1/namespaces/{namespace}/events", {"fieldSelector": selector})
-    message = newest(found.get("items") or ())
+    message = newest(api.list(EVENT, namespace, fields=selector))
     return f"DaemonSet {namespace}/{name} can't create pods: {message}" if message else ""
 
 

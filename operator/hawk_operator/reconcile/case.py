@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from hawk_api.models import Geometry
     from hawk_api.policy import Violation
     from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPool
-    from hawk_operator.kube.cluster_api import Object
+    from hawk_kube.client import Object
     from hawk_operator.reconcile.memory import Memory
     from hawk_operator.reconcile.observe import Observation
     from hawk_operator.runtime.workqueue import Key

@@ -12,9 +12,9 @@ from hawk_operator.runtime.workqueue import WIRING
 from hawk_operator.wiring.peers import Wiring
 
 if TYPE_CHECKING:
+    from hawk_kube.client import Client
     from hawk_operator.cache.snapshot import Snapshot
     from hawk_operator.kube.access import Access
-    from hawk_operator.kube.cluster_api import ClusterApi
     from hawk_operator.kube.events import Recorder
     from hawk_operator.reconcile.act import Actor
     from hawk_operator.reconcile.look import Looker
@@ -89,7 +89,7 @@ class Context:
     """The parts, each safe for several threads."""
 
     settings: OperatorSettings
-    api: ClusterApi
+    api: Client
     access: Access
     snapshot: Snapshot
     queue: WorkQueue

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hawk_api.policy import Violation
 from hawk_api.reasons import Reason
-from hawk_operator.kube.cluster_api import NotFoundError
+from hawk_kube.errors import NotFoundError
 
 if TYPE_CHECKING:
     from hawk_api.v1alpha1 import HawkPool
@@ -18,7 +18,7 @@ def config_json(
 ) -> tuple[str | None, tuple[Violation, ...]]:
     """The text that spec.model.configMapRef names, or what is missing; (None, ()) without a reference.
 
-    Raises ApiCallError when it can't be read just now.
+    Raises ApiError when it can't be read just now.
     """
     reference = pool.spec.model.config_map_ref
     if reference is None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hawk_api.reasons import Reason
-from hawk_operator.kube.cluster_api import ClusterApi, NotFoundError, Object, RefusedError
-from hawk_operator.kube.resources import POD, Kind
+from hawk_kube.errors import NotFoundError, RejectedError
+from hawk_kube.kinds import POD, Kind
 from hawk_operator.reconcile.targets import Kinds, conflict, target_of
 from hawk_operator.workloads import pods as pod_facts
 from hawk_operator.workloads.children import name_of
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hawk_api.v1alpha1 import GroupSpec, HawkPool
+    from hawk_kube.client import Client, Object
     from hawk_operator.cache.snapshot import Snapshot
     from hawk_operator.wiring.peers import Agent
 
@@ -56,13 +57,13 @@ class Observation:
 class Observer:
     """Reads a pool's surroundings: from memory or, `fresh`, by two lists; and by two reads a scale target."""
 
-    def __init__(self, api: ClusterApi, snapshot: Snapshot) -> None:
+    def __init__(self, api: Client, snapshot: Snapshot) -> None:
         self._api = api
         self._snapshot = snapshot
         self._kinds = Kinds(api)
 
     def observe(self, pool: HawkPool, body: Object, *, fresh: bool) -> Observation:
-        """The present state. Raises ApiCallError."""
+        """The present state. Raises ApiError."""
         namespace, name = str(pool.metadata.namespace), pool.metadata.name
         children = {
             child["metadata"]["name"]: child
@@ -117,10 +118,10 @@ class Observer:
             requested, selector = self._api.scale_of(kind, namespace, reference.name)
         except NotFoundError as error:
             return Group(spec, empty, trouble=(Reason.SCALE_TARGET_MISSING, str(error)))
-        except RefusedError as error:
+        except RejectedError as error:
             text = f"{error}; give the operator the verbs get and patch on {reference.kind}'s /scale"
             return Group(spec, empty, trouble=(Reason.SCALE_TARGET_MISSING, text))
-        pods = self._api.select(POD, namespace, selector) if selector else []
+        pods = self._api.list(POD, namespace, selector) if selector else []
         found = GroupPods(
             spec.name,
             spec.role.value,

@@ -14,9 +14,9 @@ from pydantic import ValidationError
 
 from hawk_api import policy
 from hawk_api.reasons import Reason
-from hawk_operator.kube.cluster_api import NotFoundError
+from hawk_kube.errors import NotFoundError
+from hawk_kube.kinds import HAWK_POOL
 from hawk_operator.kube.events import Happening
-from hawk_operator.kube.resources import POOL
 from hawk_operator.reconcile import plan as planning
 from hawk_operator.reconcile import verdicts
 from hawk_operator.reconcile.act import Outcome
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hawk_api.v1alpha1 import HawkPool
-    from hawk_operator.kube.cluster_api import Object
+    from hawk_kube.client import Object
     from hawk_operator.reconcile.context import Context
     from hawk_operator.reconcile.observe import Group
     from hawk_operator.reconcile.plan import Plan
@@ -53,7 +53,7 @@ class PoolReconciler:
         self._reporter = Reporter(context)
 
     def reconcile(self, key: Key) -> None:
-        """Bring one pool nearer to what was decided. Raises ApiCallError to be retried."""
+        """Bring one pool nearer to what was decided. Raises ApiError to be retried."""
         if not self._reconcile(key, fresh=False):
             self._reconcile(key, fresh=True)
 
@@ -100,9 +100,9 @@ class PoolReconciler:
         context.mark_wiring()
 
     def report_failure(self, key: Key, message: str) -> None:
-        """Say in the pool's conditions that the operator itself failed with it. Raises ApiCallError."""
+        """Say in the pool's conditions that the operator itself failed with it. Raises ApiError."""
         try:
-            body = self._context.api.get(POOL, key.name, key.namespace)
+            body = self._context.api.get(HAWK_POOL, key.name, key.namespace)
         except NotFoundError:
             return
         self._reporter.unreadable(body, Reason.RECONCILE_FAILED, message, self._wall())

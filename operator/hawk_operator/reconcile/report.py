@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from hawk_api.conditions import ConditionType, make, set_condition
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkPoolStatus
-from hawk_operator.kube.cluster_api import NotFoundError
+from hawk_kube.errors import NotFoundError
+from hawk_kube.kinds import HAWK_POOL
 from hawk_operator.kube.events import Happening, transitions
-from hawk_operator.kube.resources import POOL
 from hawk_operator.reconcile import verdicts, worth
 from hawk_operator.status import build as status
 from hawk_operator.status.facts import Facts, GroupFacts
@@ -19,7 +19,7 @@ from hawk_operator.wiring.links import judge as judge_links
 from hawk_operator.wiring.place import sides_of
 
 if TYPE_CHECKING:
-    from hawk_operator.kube.cluster_api import Object
+    from hawk_kube.client import Object
     from hawk_operator.reconcile.act import Outcome
     from hawk_operator.reconcile.case import Case
     from hawk_operator.reconcile.context import Context
@@ -98,7 +98,7 @@ class Reporter:
         metadata = {name: body["metadata"][name] for name in ("name", "namespace", "uid")}
         try:
             written = self._context.api.apply(
-                POOL, {"metadata": metadata, "status": wanted}, subresource="status"
+                HAWK_POOL, {"metadata": metadata, "status": wanted}, subresource="status"
             )
         except NotFoundError:
             return
@@ -107,7 +107,7 @@ class Reporter:
 
     def _fitting(self, status: HawkPoolStatus) -> Object:
         """A status as far as the served CRD has its fields."""
-        return self._context.shared.schema.fit(POOL.kind, "status", status.to_dict())
+        return self._context.shared.schema.fit(HAWK_POOL.kind, "status", status.to_dict())
 
     def event(self, body: Object, happening: Happening) -> None:
         """Say something about a pool once."""

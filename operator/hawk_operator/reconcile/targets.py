@@ -6,13 +6,13 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hawk_operator.kube.cluster_api import NotFoundError
-from hawk_operator.kube.resources import Kind
+from hawk_kube.errors import NotFoundError
+from hawk_kube.kinds import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hawk_operator.kube.cluster_api import ClusterApi
+    from hawk_kube.client import Client
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _seniority(pool: Mapping[str, Any]) -> tuple[str, str, str]:
 class Kinds:
     """From apiVersion and kind to a served resource with a scale subresource; remembered."""
 
-    def __init__(self, api: ClusterApi) -> None:
+    def __init__(self, api: Client) -> None:
         self._api = api
         self._known: dict[tuple[str, str], Kind] = {}
         self._lock = threading.Lock()

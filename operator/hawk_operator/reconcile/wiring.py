@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from hawk_api import labels
 from hawk_api.v1alpha1.hawknode import PoolTerms
-from hawk_operator.kube.cluster_api import NotFoundError
-from hawk_operator.kube.resources import NODE
+from hawk_kube.errors import NotFoundError
+from hawk_kube.kinds import HAWK_NODE
 from hawk_operator.runtime.workqueue import pool_key
 from hawk_operator.wiring.peers import Sides, moved, outdated, spec_of, wire
 from hawk_operator.wiring.place import sides_of
@@ -45,9 +45,9 @@ class WiringReconciler:
         self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="peers")
 
     def reconcile(self) -> None:
-        """Compute every agent's peers and apply those that changed. Raises ApiCallError to be retried."""
+        """Compute every agent's peers and apply those that changed. Raises ApiError to be retried."""
         snapshot, shared = self._context.snapshot, self._context.shared
-        if not snapshot.agents_known() or not self._context.access.usable("patch", NODE):
+        if not snapshot.agents_known() or not self._context.access.usable("patch", HAWK_NODE):
             return
         begun = time.monotonic()
         agents = snapshot.agents()
@@ -57,7 +57,7 @@ class WiringReconciler:
         touched = set(moved(shared.wiring, wiring))
         shared.wiring = wiring
         shared.wiring_pause = min(_LONGEST_PAUSE, _PAUSE * (time.monotonic() - begun))
-        known = "spec.pools" not in shared.schema.lacking.get(NODE.kind, ())
+        known = "spec.pools" not in shared.schema.lacking.get(HAWK_NODE.kind, ())
         terms = terms_of(pools, by_pool, dict(shared.draining)) if known else {}
         wanted = {
             name: spec_of(agent, wiring.peers.get(name, ()), agents, terms.get(name, ()))
@@ -77,14 +77,16 @@ class WiringReconciler:
                 self._context.queue.add(key)
 
     def _fitting(self, wanted: NodeSpec) -> dict[str, Any]:
-        return self._context.shared.schema.fit(NODE.kind, "spec", wanted.to_dict())
+        return self._context.shared.schema.fit(HAWK_NODE.kind, "spec", wanted.to_dict())
 
     def _write(self, name: str, wanted: NodeSpec) -> None:
         try:
-            body = self._context.api.apply(NODE, {"metadata": {"name": name}, "spec": self._fitting(wanted)})
+            body = self._context.api.apply(
+                HAWK_NODE, {"metadata": {"name": name}, "spec": self._fitting(wanted)}
+            )
         except NotFoundError:
             return
-        self._context.snapshot.take(NODE, None, body)
+        self._context.snapshot.take(HAWK_NODE, None, body)
         self._context.metrics.writes.labels("hawknodes", "apply").inc()
 
 

@@ -7,16 +7,16 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from hawk_operator.kube.cluster_api import NotFoundError, RefusedError
+from hawk_kube.errors import NotFoundError, RejectedError
+from hawk_kube.kinds import CERTIFICATE_REQUEST, SECRET
 from hawk_operator.trust.metrics import TrustMetrics
-from hawk_operator.trust.resources import REQUEST, SECRET
 from hawk_operator.trust.signer import SignerSettings, run
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+    from hawk_kube.client import Client
     from hawk_operator.kube.access import Access
-    from hawk_operator.kube.cluster_api import ClusterApi
     from hawk_operator.runtime.settings import OperatorSettings
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 class TrustLoop:
     """The signer in a thread."""
 
-    def __init__(self, api: ClusterApi, given: OperatorSettings, registry: CollectorRegistry) -> None:
+    def __init__(self, api: Client, given: OperatorSettings, registry: CollectorRegistry) -> None:
         settings = SignerSettings(
             system_namespace=given.system_namespace,
             agent_namespace=given.agent_namespace or given.system_namespace,
@@ -54,16 +54,16 @@ class TrustLoop:
         self._thread.join(timeout)
 
 
-def signs_here(api: ClusterApi, access: Access, settings: OperatorSettings) -> bool:
+def signs_here(api: Client, access: Access, settings: OperatorSettings) -> bool:
     """Whether this installation signs: the account may see requests, and there is a Secret for the key.
 
-    Raises ApiCallError when the API server can't be asked just now.
+    Raises ApiError when the API server can't be asked just now.
     """
-    if not access.usable("list", REQUEST):
+    if not access.usable("list", CERTIFICATE_REQUEST):
         return False
     try:
         api.get(SECRET, settings.ca_secret, settings.system_namespace)
-    except (NotFoundError, RefusedError) as error:
+    except (NotFoundError, RejectedError) as error:
         _log.info("trust: certificates are not signed here: %s", error)
         return False
     return True

@@ -5,6 +5,19 @@ again; doing it twice changes nothing, because every write carries the resourceV
 
 Requests are listed and not watched: the list is filtered by signer in the API server, short, and a wait of
 two seconds is nothing to an agent that starts. A watch that died in silence would be worse.
+
+The rights that this takes; the chart's roles are a copy of the table.
+
+| group               | resource                                | verbs        | where   |
+|---------------------|-----------------------------------------|--------------|---------|
+| ""                  | secrets (resourceName of the CA)        | get update   | system  |
+| ""                  | configmaps (resourceName of the bundle) | get update   | system  |
+| certificates.k8s.io | certificatesigningrequests              | list         | cluster |
+| certificates.k8s.io | certificatesigningrequests/approval     | update       | cluster |
+| certificates.k8s.io | certificatesigningrequests/status       | update       | cluster |
+| certificates.k8s.io | signers (resourceName of the signer)    | approve sign | cluster |
+
+Secret and ConfigMap are made by the chart, empty: so no right to create either is needed.
 """
 
 from __future__ import annotations
@@ -17,7 +30,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hawk_api.backoff import Backoff
 from hawk_api.certificates import SIGNER
-from hawk_operator.kube.cluster_api import ApiCallError, ConflictError
+from hawk_kube.errors import ApiError, ConflictError
+from hawk_kube.kinds import CERTIFICATE_REQUEST, CONFIG_MAP, SECRET
 from hawk_operator.trust.authority import (
     Authority,
     AuthorityError,
@@ -29,14 +43,13 @@ from hawk_operator.trust.authority import (
     utc,
 )
 from hawk_operator.trust.policy import Approved, Denied, Expected, Request, approve
-from hawk_operator.trust.resources import CONFIG_MAP, REQUEST, SECRET
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
+    from hawk_kube.client import Client
     from hawk_operator.trust.metrics import TrustMetrics
-    from hawk_operator.trust.resources import Api
 
 BUNDLE_KEY: Final = "ca.crt"
 """The ConfigMap's key with every trusted certificate."""
@@ -73,7 +86,7 @@ class Signer:
     """One round at a time; `run` repeats it."""
 
     def __init__(
-        self, api: Api, settings: SignerSettings, clock: Callable[[], float], metrics: TrustMetrics
+        self, api: Client, settings: SignerSettings, clock: Callable[[], float], metrics: TrustMetrics
     ) -> None:
         self._api = api
         self._settings = settings
@@ -91,7 +104,7 @@ class Signer:
             try:
                 self.round()
                 failures = 0
-            except (ApiCallError, AuthorityError) as error:
+            except (ApiError, AuthorityError) as error:
                 self._metrics.errors.inc()
                 self._looked = float("-inf")
                 _log.warning("trust: %s", error)
@@ -136,10 +149,7 @@ class Signer:
         return authority
 
     def _requests(self) -> list[dict[str, Any]]:
-        path = f"/apis/{REQUEST.api_version}/{REQUEST.plural}"
-        selector = {"fieldSelector": f"spec.signerName={self._settings.signer}"}
-        items = self._api.document(path, selector).get("items") or []
-        return [{"apiVersion": REQUEST.api_version, "kind": REQUEST.kind, **item} for item in items]
+        return self._api.list(CERTIFICATE_REQUEST, fields={"spec.signerName": self._settings.signer})
 
     def _answer(self, item: dict[str, Any], authority: Authority, now: datetime) -> None:
         """Approve or deny, and sign. A request that somebody else has just changed waits for a round."""
@@ -166,7 +176,7 @@ class Signer:
             **(item.get("status") or {}),
             "certificate": base64.b64encode(certificate).decode(),
         }
-        self._api.replace(REQUEST, item, "status")
+        self._api.replace(CERTIFICATE_REQUEST, item, "status")
         self._metrics.requests.labels("Signed").inc()
         _log.info("trust: signed %s for node %s", request.name, approved.node)
 
@@ -182,7 +192,7 @@ class Signer:
     def _put(self, item: dict[str, Any], subresource: str, added: dict[str, Any]) -> dict[str, Any]:
         status = dict(item.get("status") or {})
         status["conditions"] = [*(status.get("conditions") or []), added]
-        return self._api.replace(REQUEST, {**item, "status": status}, subresource)
+        return self._api.replace(CERTIFICATE_REQUEST, {**item, "status": status}, subresource)
 
 
 def open_for_us(item: dict[str, Any]) -> bool:
@@ -210,7 +220,7 @@ def condition(kind: str, reason: str, message: str, now: datetime) -> dict[str, 
 
 
 def run(
-    api: Api,
+    api: Client,
     settings: SignerSettings,
     clock: Callable[[], float],
     metrics: TrustMetrics,

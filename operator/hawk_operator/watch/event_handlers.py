@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hawk_kube.kinds import ACCELERATOR_CLASS, DEPLOYMENT, HAWK_NODE, HAWK_POOL, POD, Kind
 from hawk_operator.cache import reduced
-from hawk_operator.kube.resources import CLASS, DEPLOYMENT, NODE, POD, POOL, Kind
 from hawk_operator.runtime.workqueue import Key, next_tick, pool_key
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Marks:
         """An object was listed (event None), added, modified or deleted."""
         self._context.metrics.events.labels(kind.plural).inc()
         change = self._context.snapshot.take(kind, event, body)
-        if kind == POOL:
+        if kind == HAWK_POOL:
             self._pool(event, body, change)
         elif change is None:
             return
@@ -41,9 +41,9 @@ class Marks:
             self._child(change)
         elif kind == POD:
             self._pod(change)
-        elif kind == NODE:
+        elif kind == HAWK_NODE:
             self._node(change)
-        elif kind == CLASS and event is not None:
+        elif kind == ACCELERATOR_CLASS and event is not None:
             self.all_pools()
 
     def all_pools(self) -> None:
@@ -114,6 +114,6 @@ def owner_key(body: Mapping[str, Any]) -> Key | None:
     """The pool that controls a child; a Deployment that only carries the labels is nobody's."""
     metadata = body["metadata"]
     for owner in metadata.get("ownerReferences") or ():
-        if owner.get("kind") == POOL.kind and owner.get("controller"):
+        if owner.get("kind") == HAWK_POOL.kind and owner.get("controller"):
             return pool_key(str(metadata["namespace"]), owner["name"])
     return None

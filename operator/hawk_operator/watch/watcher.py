@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from hawk_api import addresses
-from hawk_operator.kube.resources import CLASS, DEPLOYMENT, NODE, POD, POOL, Kind
+from hawk_kube import config
+from hawk_kube.kinds import ACCELERATOR_CLASS, DEPLOYMENT, HAWK_NODE, HAWK_POOL, POD, Kind
 from hawk_operator.workloads.children import MANAGED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import kopf
 
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LABELLED: Final = (POD, DEPLOYMENT)
-_CLUSTER: Final = (NODE, CLASS)
+_CLUSTER: Final = (HAWK_NODE, ACCELERATOR_CLASS)
 _PAUSE: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds before the watching is begun anew, growing while it keeps failing at once."""
 _IDENTITY: Final[Any] = "hawk-operator"
@@ -107,11 +105,8 @@ class Watcher:
         registry = kopf.OperatorRegistry()
 
         @kopf.on.login(registry=registry)
-        def login(**arguments: Any) -> Any:
-            found = kopf.login_with_service_account(**arguments)
-            if found is None:
-                return kopf.login_with_kubeconfig(**arguments)
-            return replace(found, server=in_cluster(os.environ) or found.server)
+        def login(**_: Any) -> Any:
+            return connection_info(config.load())
 
         for kind in self._kinds:
             self._register(registry, kind)
@@ -129,13 +124,24 @@ class Watcher:
         )
 
 
-def in_cluster(environ: Mapping[str, str]) -> str:
-    """The API server's address as a kubelet tells it, as every other client of ours takes it; "" outside.
+def connection_info(endpoint: config.Endpoint) -> kopf.ConnectionInfo:
+    """The endpoint for kopf, which asks again when the API server refuses its token."""
+    import kopf  # noqa: PLC0415
 
-    kopf takes the Service's name instead, and its watches would wait in silence wherever DNS doesn't answer.
-    """
-    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
-    return f"https://{addresses.format(host, int(port))}" if host else ""
+    login = endpoint.credentials.login()
+    scheme, _, token = login.authorization.partition(" ")
+    return kopf.ConnectionInfo(
+        server=endpoint.server,
+        ca_data=endpoint.authority or None,
+        insecure=not endpoint.verify,
+        scheme=scheme or None,
+        token=token or None,
+        certificate_data=login.certificate or None,
+        private_key_data=login.key or None,
+        default_namespace=endpoint.namespace,
+        proxy_url=endpoint.proxy or None,
+        trust_env=endpoint.proxy is None,
+    )
 
 
 def configured(settings: OperatorSettings) -> kopf.OperatorSettings:
@@ -187,4 +193,4 @@ def _remember_nothing() -> kopf.DiffBaseStorage:
 
 def watched(allowed: Sequence[Kind]) -> list[Kind]:
     """The kinds to watch: the pools and what belongs to them, and of the cluster's kinds the allowed ones."""
-    return [POOL, *_LABELLED, *(kind for kind in _CLUSTER if kind in allowed)]
+    return [HAWK_POOL, *_LABELLED, *(kind for kind in _CLUSTER if kind in allowed)]

@@ -6,11 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from lightkube import AsyncClient, KubeConfig
 
 from hawk_agent.errors import EngineRefusedError
 from hawk_agent.kube.tokens import AUDIENCE, TokenReviewer
 from hawk_agent.service.engine_identity import EnginePod
+from hawk_kube.threads import AsyncClient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ pytestmark = pytest.mark.cluster
 
 def review(cluster: Cluster, token: str) -> EnginePod:
     async def ask() -> EnginePod:
-        reviewer = TokenReviewer(AsyncClient(KubeConfig.from_file(cluster.kubeconfig), trust_env=False))
+        kube = AsyncClient(cluster.client())
         try:
-            return await reviewer.review(token)
+            return await TokenReviewer(kube).review(token)
         finally:
-            await reviewer.close()
+            await kube.close()
 
     return asyncio.run(ask())
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 from contextlib import closing
 
 import pytest
-from lightkube import ApiError
-from lightkube.resources.coordination_v1 import Lease
-from lightkube.types import PatchType
 
-from hawk_operator.kube.resources import NODE, lightkube_class
+from hawk_kube.errors import ApiError
+from hawk_kube.kinds import CERTIFICATE_REQUEST, HAWK_NODE, LEASE, SECRET
 
 pytestmark = pytest.mark.cluster
-
-HawkNode = lightkube_class(NODE)
 
 
 def hawk_node(name, **more):
@@ -23,12 +19,6 @@ def hawk_node(name, **more):
         **more,
         "metadata": {"name": name, **more.get("metadata", {})},
     }
-
-
-def apply(client, resource, name, body, **where):
-    return client.patch(
-        resource, name, body, patch_type=PatchType.APPLY, field_manager="hawk-agent", force=True, **where
-    )
 
 
 def lease(name, namespace):
@@ -43,7 +33,7 @@ def lease(name, namespace):
 @pytest.fixture(scope="module")
 def agent(own, release, nodes, agent_kubeconfig):
     """The agent of the first node."""
-    with closing(own.lightkube(agent_kubeconfig(nodes[0]))) as client:
+    with closing(own.client(agent_kubeconfig(nodes[0]), "hawk-agent")) as client:
         yield client
 
 
@@ -62,21 +52,21 @@ def test_it_makes_and_reports_its_own_node(own, agent, nodes, clean):
     uid = own.get("node", nodes[0])["metadata"]["uid"]
     owner = {"apiVersion": "v1", "kind": "Node", "name": nodes[0], "uid": uid}
 
-    apply(agent, HawkNode, nodes[0], hawk_node(nodes[0], metadata={"ownerReferences": [owner]}))
-    apply(agent, HawkNode.Status, nodes[0], hawk_node(nodes[0], status={"epoch": "e1"}))
+    agent.apply(HAWK_NODE, hawk_node(nodes[0], metadata={"ownerReferences": [owner]}))
+    agent.apply(HAWK_NODE, hawk_node(nodes[0], status={"epoch": "e1"}), subresource="status")
 
     assert own.get("hawknode", nodes[0])["status"]["epoch"] == "e1"
 
 
 def test_it_cannot_make_or_report_another_node(own, agent, nodes, clean):
     with refused(f"agent on node {nodes[0]} may write only.*not {nodes[1]}"):
-        apply(agent, HawkNode, nodes[1], hawk_node(nodes[1]))
+        agent.apply(HAWK_NODE, hawk_node(nodes[1]))
 
     own.apply(hawk_node(nodes[1]))
     with refused(f"not {nodes[1]}"):
-        apply(agent, HawkNode.Status, nodes[1], hawk_node(nodes[1], status={"epoch": "forged"}))
+        agent.apply(HAWK_NODE, hawk_node(nodes[1], status={"epoch": "forged"}), subresource="status")
     with refused(f"not {nodes[1]}"):
-        apply(agent, HawkNode, nodes[1], hawk_node(nodes[1], metadata={"labels": {"a": "b"}}))
+        agent.apply(HAWK_NODE, hawk_node(nodes[1], metadata={"labels": {"a": "b"}}))
     assert "status" not in own.get("hawknode", nodes[1])
 
 
@@ -84,15 +74,15 @@ def test_it_cannot_choose_its_peers(own, agent, nodes, clean):
     spec = {"peers": [{"node": "evil", "address": "10.0.0.1:1", "epoch": "e"}]}
 
     with refused("spec of a HawkNode is the operator's"):
-        apply(agent, HawkNode, nodes[0], hawk_node(nodes[0], spec=spec))
+        agent.apply(HAWK_NODE, hawk_node(nodes[0], spec=spec))
 
     own.apply(hawk_node(nodes[0], spec=spec))
     moved = {"peers": [{"node": "evil", "address": "10.0.0.2:1", "epoch": "e"}]}
     with refused("spec of a HawkNode is the operator's"):
-        apply(agent, HawkNode, nodes[0], hawk_node(nodes[0], spec=moved))
+        agent.apply(HAWK_NODE, hawk_node(nodes[0], spec=moved))
     with refused("spec of a HawkNode is the operator's"):
-        apply(agent, HawkNode, nodes[0], hawk_node(nodes[0], spec={"expectedEpoch": "mine"}))
-    apply(agent, HawkNode.Status, nodes[0], hawk_node(nodes[0], status={"epoch": "e1"}))
+        agent.apply(HAWK_NODE, hawk_node(nodes[0], spec={"expectedEpoch": "mine"}))
+    agent.apply(HAWK_NODE, hawk_node(nodes[0], status={"epoch": "e1"}), subresource="status")
     assert own.get("hawknode", nodes[0])["spec"] == {**spec, "pools": []}
 
 
@@ -101,38 +91,32 @@ def test_its_node_may_own_its_object_and_nothing_else(own, agent, nodes, clean):
     owner = {"apiVersion": "v1", "kind": "Node", "name": nodes[1], "uid": uid}
 
     with refused("owned by its own Node only"):
-        apply(agent, HawkNode, nodes[0], hawk_node(nodes[0], metadata={"ownerReferences": [owner]}))
+        agent.apply(HAWK_NODE, hawk_node(nodes[0], metadata={"ownerReferences": [owner]}))
 
 
 def test_it_renews_its_own_lease_and_no_other(own, release, agent, nodes):
-    where = {"namespace": release.namespace}
-
-    apply(agent, Lease, nodes[0], lease(nodes[0], release.namespace), **where)
-    apply(agent, Lease, nodes[0], lease(nodes[0], release.namespace), **where)
+    agent.apply(LEASE, lease(nodes[0], release.namespace))
+    agent.apply(LEASE, lease(nodes[0], release.namespace))
 
     for other in (nodes[1], "leader.hawkpool.dev"):
         with refused(f"not {other}"):
-            apply(agent, Lease, other, lease(other, release.namespace), **where)
+            agent.apply(LEASE, lease(other, release.namespace))
     with refused("forbidden"):
-        apply(agent, Lease, nodes[0], lease(nodes[0], "default"), namespace="default")
+        agent.apply(LEASE, lease(nodes[0], "default"))
     own.kubectl("delete", "lease", nodes[0], "-n", release.namespace)
 
 
 def test_a_token_that_is_not_bound_to_a_pod_writes_nothing(own, release, nodes):
     kubeconfig = own.service_account_kubeconfig(release.namespace, "hawk-agent")
 
-    with closing(own.lightkube(kubeconfig)) as unbound, refused("must be bound to its pod"):
-        apply(unbound, HawkNode, nodes[0], hawk_node(nodes[0]))
+    with closing(own.client(kubeconfig, "hawk-agent")) as unbound, refused("must be bound to its pod"):
+        unbound.apply(HAWK_NODE, hawk_node(nodes[0]))
 
 
 def test_it_cannot_ask_another_signer(own, agent, nodes):
-    from lightkube.resources.certificates_v1 import CertificateSigningRequest
-
     from tests.unit.trust import requests as make
 
     body = {
-        "apiVersion": "certificates.k8s.io/v1",
-        "kind": "CertificateSigningRequest",
         "metadata": {"generateName": "hawk-agent-"},
         "spec": {
             "signerName": "kubernetes.io/kube-apiserver-client",
@@ -141,16 +125,14 @@ def test_it_cannot_ask_another_signer(own, agent, nodes):
         },
     }
     with refused("signer hawkpool.dev/agent only"):
-        agent.create(CertificateSigningRequest.from_dict(body))
+        agent.create(CERTIFICATE_REQUEST, body)
 
 
 def test_it_reads_no_secret_and_changes_no_pool(own, release, agent, nodes):
-    from lightkube.resources.core_v1 import Secret
-
     with refused("forbidden"):
-        agent.get(Secret, "hawk-agent-ca", namespace=release.namespace)
+        agent.get(SECRET, "hawk-agent-ca", release.namespace)
     with refused("forbidden"):
-        next(iter(agent.list(Secret, namespace=release.namespace)))
+        agent.list(SECRET, release.namespace)
 
 
 def test_everybody_else_is_left_alone(own, nodes, clean):

@@ -86,10 +86,8 @@ def test_the_namespace_that_the_chart_makes_for_agents_admits_them(own, render, 
         own.kubectl("delete", "namespace", "made", "--wait=false")
 
 
-def test_pods_of_agents_that_are_refused_are_explained(own, render, namespace_of, nodes, monkeypatch):
+def test_pods_of_agents_that_are_refused_are_explained(own, render, namespace_of, nodes):
     """The DaemonSet's controller hears the refusal; the operator reads it from there."""
-    from hawk_operator.kube.cluster_api import ClusterApi
-    from hawk_operator.kube.throttle import Gate
     from hawk_operator.reconcile import agent_pods
 
     namespace = namespace_of("baseline")
@@ -98,8 +96,7 @@ def test_pods_of_agents_that_are_refused_are_explained(own, render, namespace_of
     del daemons["spec"]["template"]["spec"]["nodeSelector"]  # nodes here carry no label of a system
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "hawk-agent"}}
     own.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(account))
-    monkeypatch.setenv("KUBECONFIG", str(own.kubeconfig))
-    with closing(ClusterApi.connect(Gate())) as api:
+    with closing(own.client()) as api:
         assert agent_pods.refused(api, namespace, "hawk-agent") == "", "there is none"
         own.kubectl("create", "-f", "-", stdin=json.dumps(daemons))
         said = until(lambda: agent_pods.refused(api, namespace, "hawk-agent"), what="the refusal")

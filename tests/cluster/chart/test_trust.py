@@ -12,17 +12,15 @@ from contextlib import asynccontextmanager, contextmanager
 import grpc
 import pytest
 from cryptography import x509
-from lightkube import AsyncClient, KubeConfig
 from prometheus_client import CollectorRegistry
 
 from hawk_agent import identity
 from hawk_agent.identity.cluster import Bound
 from hawk_agent.identity.keeper import make_request
 from hawk_api.certificates import server_name, uri
+from hawk_kube.threads import AsyncClient
 from hawk_operator import trust
-from hawk_operator.kube.cluster_api import ClusterApi
-from hawk_operator.kube.throttle import Gate
-from tests.cluster.cluster import CommandError
+from tests.cluster.cluster import CommandError, client_of
 from tests.support.waiting import until
 
 from . import rights
@@ -33,12 +31,10 @@ PATIENCE = 30.0
 
 
 @contextmanager
-def signing(own, release, monkeypatch_context):
+def signing(own, release):
     """The operator's trust loop under the operator's own account."""
     kubeconfig = own.service_account_kubeconfig(release.namespace, "hawk-operator")
-    with monkeypatch_context() as patch:
-        patch.setenv("KUBECONFIG", str(kubeconfig))
-        api = ClusterApi.connect(Gate())
+    api = own.client(kubeconfig, "hawk-operator")
     settings = trust.SignerSettings(release.namespace, release.namespace, poll=0.2)
     stop = threading.Event()
     metrics = trust.TrustMetrics(CollectorRegistry())
@@ -54,18 +50,18 @@ def signing(own, release, monkeypatch_context):
 
 @pytest.fixture
 def signer(own, release):
-    with signing(own, release, pytest.MonkeyPatch.context):
+    with signing(own, release):
         yield
 
 
 @asynccontextmanager
 async def cluster_of(kubeconfig, release):
     """The API server as an agent's identity sees it."""
-    client = AsyncClient(KubeConfig.from_file(kubeconfig))
+    kube = AsyncClient(client_of(kubeconfig, "hawk-agent"))
     try:
-        yield identity.Cluster(client, release.namespace)
+        yield identity.Cluster(kube, release.namespace)
     finally:
-        await client.close()
+        await kube.close()
 
 
 async def enrol(kubeconfig, release, node, folder, patience=PATIENCE):
@@ -163,7 +159,7 @@ async def test_what_a_person_approves_against_the_policy_is_not_signed(own, rele
     name = await submit(agent_kubeconfig(nodes[0]), release, Bound(nodes[1], "any"))
     own.kubectl("certificate", "approve", name)
 
-    with signing(own, release, pytest.MonkeyPatch.context):
+    with signing(own, release):
         until(
             lambda: (
                 {entry["type"] for entry in own.get("csr", name)["status"]["conditions"]}
@@ -205,7 +201,7 @@ async def test_the_authority_survives_the_operator(own, release, nodes, agent_ku
     """What was signed before a restart of the operator stays trusted, and its key stays the operator's."""
     materials = []
     for turn in range(2):
-        with signing(own, release, pytest.MonkeyPatch.context):
+        with signing(own, release):
             materials.append(await enrol(agent_kubeconfig(nodes[0]), release, nodes[0], tmp_path / str(turn)))
 
     before, after = materials
@@ -243,7 +239,7 @@ async def test_both_sides_use_every_right_of_trust_that_their_own_roles_give(
         "-p",
         '[{"op": "remove", "path": "/data"}]',
     )
-    with signing(own, release, pytest.MonkeyPatch.context):
+    with signing(own, release):
         await enrol(agent_kubeconfig(nodes[0]), release, nodes[0], tmp_path)
 
     objects = release.objects()

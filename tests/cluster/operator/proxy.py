@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Self
 
 import aiohttp
 from aiohttp import web
-from lightkube import KubeConfig
-from lightkube.config.client_adapter import verify_cluster
+
+from hawk_kube import config
+from hawk_kube.connection import tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,12 +53,11 @@ class Proxy:
     """Serves http on a port of 127.0.0.1 and forwards as the owner of a kubeconfig."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        config = KubeConfig.from_file(kubeconfig).get()
-        assert config is not None
-        assert config.user is not None
-        self._server = config.cluster.server.rstrip("/")
-        self._tls = verify_cluster(config.cluster, config.user, config.abs_file)
-        self._headers = {"Authorization": f"Bearer {config.user.token}"} if config.user.token else {}
+        endpoint = config.from_files([kubeconfig])
+        login = endpoint.credentials.login()
+        self._server = endpoint.server
+        self._tls = tls(endpoint, login)
+        self._headers = {"Authorization": login.authorization} if login.authorization else {}
         self.faults = Faults()
         self.requests: list[Seen] = []
         self.port = 0

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
-from lightkube import KubeConfig
-from lightkube.config.client_adapter import verify_cluster
 
+from hawk_kube import config
+from hawk_kube.connection import tls
 from tests.cluster.components import FAKE_NODE_ANNOTATION
 
 if TYPE_CHECKING:
@@ -148,11 +148,9 @@ class Writer:
     """Reads and writes with the rights of a kubeconfig, many at a time; any answer but success ends it."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        config = KubeConfig.from_file(kubeconfig).get()
-        assert config is not None
-        assert config.user is not None
-        self._server = config.cluster.server.rstrip("/")
-        self._tls = verify_cluster(config.cluster, config.user, config.abs_file)
+        endpoint = config.from_files([kubeconfig])
+        self._server = endpoint.server
+        self._tls = tls(endpoint, endpoint.credentials.login())
 
     def run(self, calls: Iterable[Call]) -> int:
         """Send (method, path, body), in no order; gives how many there were. RuntimeError on a refusal."""

@@ -11,11 +11,11 @@ import pytest
 from hawk_agent.client import layer_events
 from hawk_agent.errors import SocketInUseError, TransferFailedError
 from hawk_agent.kube import publisher
-from hawk_agent.kube.api import ApiCallError
 from hawk_agent.service.links import LinkState
 from hawk_agent.service.settings import PeerAddress
 from hawk_agent.transfer.outcome import TransferOutcome
 from hawk_api.backoff import Backoff
+from hawk_kube.errors import UnavailableError
 from tests.support.mock_transport import MockTransport
 from tests.unit.agent.house import GEOMETRY, ROWS, TILE, TILES, House, eventually, off, translated
 
@@ -133,7 +133,7 @@ class FakeApi:
 
     def _there(self) -> None:
         if self.away:
-            raise ApiCallError("call", "connection refused")
+            raise UnavailableError("away")
 
     async def ensure(self) -> None:
         self._there()
@@ -155,19 +155,15 @@ class FakeApi:
     async def beat(self, *_: object) -> None:
         self._there()
 
-    async def close(self) -> None:
-        return
-
 
 async def test_an_api_outage_keeps_the_wiring_and_what_changed_is_written_afterwards(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api = FakeApi()
-    monkeypatch.setattr(publisher, "NodeApi", lambda *_: api)
     monkeypatch.setattr(publisher, "RESTS", Backoff(0.05, 0.1))
     gpu, npu = await house.agent("gpu"), await house.agent("npu")
     api.spec = {"peers": [{"node": "npu", "address": npu.address, "epoch": npu.identity.epoch}]}
-    cluster = publisher.Publisher(gpu, "hawk-system")
+    cluster = publisher.Publisher(gpu, api)
     await cluster.start()
     house.stack.push_async_callback(cluster.close)
     await house.verified("gpu", "npu")
@@ -177,7 +173,7 @@ async def test_an_api_outage_keeps_the_wiring_and_what_changed_is_written_afterw
     await api.changes.put("end")
     await house.cache(await house.engine("gpu"), "kv", ROWS, GEOMETRY, "prefill")
     await eventually(
-        lambda: gpu.metrics.registry.get_sample_value("hawk_agent_api_errors_total", {"call": "call"}) > 1
+        lambda: gpu.metrics.registry.get_sample_value("hawk_agent_api_errors_total", {"loop": "peers"}) > 1
     )
     assert gpu.links.facts()[0].state is LinkState.VERIFIED
     assert len(api.written) == quiet

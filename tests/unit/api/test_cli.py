@@ -255,7 +255,7 @@ def test_the_overview_names_every_command_and_imports_none_of_them() -> None:
     code = (
         "import sys\nfrom hawk_cli.app import main\n"
         "try: main(sys.argv[1:])\nexcept SystemExit: pass\n"
-        "heavy = {'kopf', 'lightkube', 'kubernetes', 'numpy', 'grpc'}\n"
+        "heavy = {'kopf', 'kubernetes', 'numpy', 'grpc'}\n"
         "print([m for m in sys.modules if m.split('.')[0] in heavy])"
     )
     for arguments in (["--help"], ["kv", "--model", "qwen3-8b"]):

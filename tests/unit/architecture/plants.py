@@ -41,7 +41,7 @@ AGENT = (
     Plant("hawk_agent.transports.verbs.device", "from hawk_agent.transports.verbs import port", CIRCLE),
     Plant("hawk_agent.client.engine", "from hawk_agent.streaming import lease", ENGINE),
     Plant("hawk_agent.layouts.notation", "import grpc", PURE),
-    Plant("hawk_agent.kube.api", "from hawk_operator.kube import resources", PACKAGES),
+    Plant("hawk_agent.kube.api", "from hawk_operator.kube import access", PACKAGES),
     Plant("hawk_api.units", "from hawk_agent import layouts", PACKAGES),
 )
 
@@ -57,6 +57,10 @@ OTHERS = (
     Plant("hawk_operator.watch.watcher", "from hawk_operator.manager import health", rooms("hawk_operator")),
     Plant("hawk_operator.loose", "", rooms("hawk_operator")),
     Plant("hawk_cli.support.output", "from hawk_cli.commands import plan", rooms("hawk_cli")),
+    Plant("hawk_kube.errors", "from hawk_kube import watch", rooms("hawk_kube")),
+    Plant("hawk_kube.kinds", "from hawk_planner import sizing", PACKAGES),
+    Plant("hawk_kube.cupboard", "", rooms("hawk_kube")),
+    Plant("hawk_planner.sizing.goal", "from hawk_kube import kinds", PURE),
     Plant("hawk_api.v1alpha1.group", "from hawk_api.models import resolve", rooms("hawk_api")),
     Plant("hawk_api.cupboard", "", rooms("hawk_api")),
     Plant("hawk_planner.payoff.checks", "from hawk_planner.payoff import roofline", CIRCLE),

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hawk_api.v1alpha1 import HawkPool
+from hawk_kube.kinds import DEPLOYMENT, HAWK_NODE, HAWK_POOL, LEASE, POD, Kind
 from hawk_operator.cache.snapshot import Snapshot
-from hawk_operator.kube.resources import DEPLOYMENT, LEASE, NODE, POD, POOL, Kind
 from hawk_operator.kube.schema_check import Schema
 from hawk_operator.reconcile.act import Actor
 from hawk_operator.reconcile.context import Context, Shared
@@ -78,7 +78,7 @@ def api() -> Api:
             "metadata": metadata,
             "spec": {"model": {"preset": "llama-3.3-70b"}, "groups": groups},
         }
-        made.put(POOL, body)
+        made.put(HAWK_POOL, body)
         read = HawkPool.model_validate(body)
         for group in read.spec.groups:
             child = children.render(read, group, None, 1, "/run/hawk")
@@ -87,7 +87,9 @@ def api() -> Api:
             worker["metadata"]["labels"] = child["metadata"]["labels"]
             made.put(POD, worker)
     for node in NODES:
-        made.put(NODE, {"metadata": {"name": node}, "status": {"epoch": f"{node}-1", "address": f"{node}:1"}})
+        made.put(
+            HAWK_NODE, {"metadata": {"name": node}, "status": {"epoch": f"{node}-1", "address": f"{node}:1"}}
+        )
         spec = {"holderIdentity": "x", "renewTime": "2027-01-15T08:00:00Z", "leaseDurationSeconds": 99}
         made.put(LEASE, {"metadata": {"name": node}, "spec": spec})
     return made
@@ -170,8 +172,8 @@ def test_only_the_pools_on_a_node_hear_of_its_agent(api: Api, context: Context) 
     look(context)
     look(context)
     context.queue._agenda.due.clear()
-    body = api.put(NODE, {"metadata": {"name": "n2"}, "status": {"epoch": "n2-2", "address": "n2:1"}})
-    Marks(context, lambda: NOW).changed(NODE, "MODIFIED", body)
+    body = api.put(HAWK_NODE, {"metadata": {"name": "n2"}, "status": {"epoch": "n2-2", "address": "n2:1"}})
+    Marks(context, lambda: NOW).changed(HAWK_NODE, "MODIFIED", body)
 
     assert {key.name for key in context.queue._agenda.due if key.kind == "pool"} == {"b"}
 
@@ -180,7 +182,7 @@ def test_a_status_that_an_older_crd_cuts_is_not_written_again(api: Api, context:
     context.shared.schema = Schema({"HawkPool": frozenset({"status.decisions[].observed"})})
     look(context)
     look(context)
-    assert "observed" not in api.objects[POOL, "a"]["status"]["decisions"][0]
+    assert "observed" not in api.objects[HAWK_POOL, "a"]["status"]["decisions"][0]
     api.asked.clear()
     look(context)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from hawk_kube.errors import UnavailableError
 from hawk_operator.cache.snapshot import Snapshot
-from hawk_operator.kube.cluster_api import UnreachableError
 from hawk_operator.runtime.settings import OperatorSettings
 
 START = 1_800_000_000.0
@@ -31,7 +31,7 @@ class World:
     def pages(self, kind: object, namespace: str | None = None, labels: object = None) -> Any:
         self.lists += 1
         if self.away:
-            raise UnreachableError("away")
+            raise UnavailableError("away")
         spec = {"holderIdentity": "n-1", "renewTime": f"t{self.renewed}", "leaseDurationSeconds": 40}
         yield "1", [{"metadata": {"name": "n"}, "spec": spec}]
 
@@ -44,7 +44,7 @@ class World:
                 self.renewed = self.now - self.now % 10
             try:
                 self.snapshot.refresh_living()
-            except UnreachableError:
+            except UnavailableError:
                 continue
 
     def lives(self) -> bool:

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from hawk_api.fitting import undeclared, without
 from hawk_operator.kube import schema_check
-from hawk_operator.kube.resources import LEASE, lightkube_class
 
 NEEDED = schema_check.needed()
 
@@ -69,10 +68,3 @@ def test_only_what_is_lacking_goes(value, lacking):
     assert not left & lacking
     under = tuple(f"{path}{end}" for path in lacking for end in (".", "["))
     assert left == {path for path in paths(value) if path not in lacking and not path.startswith(under)}
-
-
-def test_agent_and_operator_in_one_process_each_have_their_classes():
-    from hawk_agent.kube import api
-
-    assert lightkube_class(LEASE) is not api._Lease
-    assert lightkube_class(LEASE)._api_info.plural == "leases"

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pwd
 import threading
+from dataclasses import replace
 
-import kopf
 import pytest
 
-from hawk_operator.kube.resources import POOL
+from hawk_kube import config
+from hawk_kube.config import Endpoint
+from hawk_kube.credentials import Fixed, Login
+from hawk_kube.kinds import HAWK_POOL
 from hawk_operator.manager.health import Activity
 from hawk_operator.runtime.metrics import Metrics
 from hawk_operator.runtime.settings import OperatorSettings
-from hawk_operator.watch.watcher import Watcher, in_cluster
+from hawk_operator.watch.watcher import Watcher, connection_info
 
 
 def test_they_begin_for_a_user_without_a_name(monkeypatch):
@@ -23,14 +26,13 @@ def test_they_begin_for_a_user_without_a_name(monkeypatch):
     def nameless(uid: int) -> None:
         raise KeyError(f"getpwuid(): uid not found: {uid}")
 
-    def login(**_: object) -> kopf.ConnectionInfo:
+    def load() -> Endpoint:
         logging_in.set()
-        return kopf.ConnectionInfo(server="http://127.0.0.1:1")
+        return Endpoint("test", "http://127.0.0.1:1", Fixed(Login()))
 
     monkeypatch.setattr(pwd, "getpwuid", nameless)
-    monkeypatch.setattr(kopf, "login_with_service_account", login)
-    monkeypatch.setattr(kopf, "login_with_kubeconfig", login)
-    watcher = Watcher(OperatorSettings(), None, Metrics(), Activity(), [POOL])
+    monkeypatch.setattr(config, "load", load)
+    watcher = Watcher(OperatorSettings(), None, Metrics(), Activity(), [HAWK_POOL])
     watcher.start()
     try:
         began = logging_in.wait(30)
@@ -42,10 +44,19 @@ def test_they_begin_for_a_user_without_a_name(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("host", "address"),
-    [("10.96.0.1", "https://10.96.0.1:6443"), ("fd00::1", "https://[fd00::1]:6443"), (None, "")],
+    ("login", "headers"),
+    [
+        (Login("Bearer t"), {"Authorization": "Bearer t"}),
+        (Login("Basic bWU6cHc="), {"Authorization": "Basic bWU6cHc="}),
+        (Login("", b"CERT", b"KEY"), {}),
+    ],
 )
-def test_the_api_server_is_found_without_dns(host, address):
-    environ = {"KUBERNETES_SERVICE_PORT": "6443", **({"KUBERNETES_SERVICE_HOST": host} if host else {})}
+def test_they_log_in_as_every_other_call(login, headers):
+    endpoint = Endpoint("pod", "https://[fd00::1]:6443", Fixed(login), authority=b"PEM", proxy="")
+    found = connection_info(endpoint)
 
-    assert in_cluster(environ) == address
+    assert (found.server, found.ca_data, found.insecure) == ("https://[fd00::1]:6443", b"PEM", False)
+    assert found.as_http_headers() == headers
+    assert (found.certificate_data or b"", found.private_key_data or b"") == (login.certificate, login.key)
+    assert not found.trust_env
+    assert connection_info(replace(endpoint, proxy=None)).trust_env

@@ -12,10 +12,11 @@ import pytest
 from cryptography import x509
 
 from hawk_agent import identity
-from hawk_agent.identity.cluster import Answer, Bound, UnavailableError
+from hawk_agent.identity.cluster import Answer, Bound
 from hawk_agent.identity.keeper import make_request
 from hawk_agent.identity.material import renewal, write, write_authority
 from hawk_api.certificates import NODE_NAME_EXTRA, POD_UID_EXTRA, USAGES
+from hawk_kube.errors import UnavailableError
 from hawk_operator.trust.authority import Lifetimes, advance, issue, utc
 from hawk_operator.trust.policy import Approved, Denied, approve
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from hawk_operator.kube.cluster_api import ConflictError, NotFoundError, UnreachableError
+from hawk_kube.errors import ConflictError, NotFoundError, UnavailableError
 from hawk_operator.trust import Lifetimes, SignerSettings, TrustMetrics
 from hawk_operator.trust.signer import BUNDLE_KEY, Signer, has_condition
 
@@ -46,10 +46,10 @@ class ModelApi:
         self.calls += 1
         here = self.fail_at is not None and self.fail_at[0] == self.calls
         if here and self.fail_at and self.fail_at[1]:
-            raise UnreachableError("broken before")
+            raise UnavailableError("broken before")
         result = act()
         if here:
-            raise UnreachableError("broken after")
+            raise UnavailableError("broken after")
         return result
 
     def get(self, kind, name, namespace=None):
@@ -58,12 +58,10 @@ class ModelApi:
             raise NotFoundError(f"{kind.plural}/{name}")
         return self._call(lambda: copy.deepcopy(self.objects[kind.plural, name]))
 
-    def document(self, path, parameters):
-        plural = "certificatesigningrequests"
-        assert path == f"/apis/certificates.k8s.io/v1/{plural}"
-        assert parameters == {"fieldSelector": "spec.signerName=hawkpool.dev/agent"}
-        found = [value for (kind, _), value in self.objects.items() if kind == plural]
-        return self._call(lambda: {"items": copy.deepcopy(found)})
+    def list(self, kind, *, fields):
+        assert fields == {"spec.signerName": "hawkpool.dev/agent"}
+        found = [value for (plural, _), value in self.objects.items() if plural == kind.plural]
+        return self._call(lambda: copy.deepcopy(found))
 
     def replace(self, kind, body, subresource=""):
         name = body["metadata"]["name"]
@@ -215,7 +213,7 @@ def test_broken_at_any_call_and_started_again_the_outcome_is_the_same(at, before
     for _ in range(2):
         try:
             signer(api).round()
-        except UnreachableError:
+        except UnavailableError:
             continue
 
     assert trusted(api.bundle(), api.certificate(), make.NODE, make_time(NOW))

@@ -1,0 +1,76 @@
+"""The kinds that HawkPool touches, and where the API server has them.
+
+Who uses which verb on them stands with the users: `hawk_operator` and `hawk_agent` have tables, of which the
+chart's roles are copies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from hawk_api.base import GROUP, VERSION
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One served resource."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """`apps/v1`, or `v1` for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def prefix(self) -> str:
+        """Where discovery describes it: `/apis/apps/v1`, or `/api/v1` for the core group."""
+        return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
+
+    def path(self, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
+        """The path of its objects in one namespace or in all, of one of them, or of a subresource."""
+        parts = [self.prefix]
+        if self.namespaced and namespace:
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts.append(self.plural)
+        if name:
+            parts.append(quote(name, safe=""))
+        if subresource:
+            parts.append(subresource)
+        return "/".join(parts)
+
+
+HAWK_POOL: Final = Kind(GROUP, VERSION, "HawkPool", "hawkpools")
+HAWK_NODE: Final = Kind(GROUP, VERSION, "HawkNode", "hawknodes", namespaced=False)
+ACCELERATOR_CLASS: Final = Kind(GROUP, VERSION, "AcceleratorClass", "acceleratorclasses", namespaced=False)
+
+NODE: Final = Kind("", "v1", "Node", "nodes", namespaced=False)
+POD: Final = Kind("", "v1", "Pod", "pods")
+CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps")
+SECRET: Final = Kind("", "v1", "Secret", "secrets")
+EVENT: Final = Kind("", "v1", "Event", "events")
+DEPLOYMENT: Final = Kind("apps", "v1", "Deployment", "deployments")
+DAEMON_SET: Final = Kind("apps", "v1", "DaemonSet", "daemonsets")
+LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases")
+AUTOSCALER: Final = Kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+SCALED_OBJECT: Final = Kind("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects")
+CERTIFICATE_REQUEST: Final = Kind(
+    "certificates.k8s.io",
+    "v1",
+    "CertificateSigningRequest",
+    "certificatesigningrequests",
+    namespaced=False,
+)
+ACCESS_REVIEW: Final = Kind(
+    "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False
+)
+SUBJECT_REVIEW: Final = Kind(
+    "authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False
+)
+TOKEN_REVIEW: Final = Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False)

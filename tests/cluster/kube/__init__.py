@@ -1,0 +1,1 @@
+"""The Kubernetes client against a real API server."""

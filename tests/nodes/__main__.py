@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -43,6 +44,8 @@ def main(words: list[str]) -> int:
 
 
 def _up(progress: Progress) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores the first
+        signal.signal(number, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt), rig.Rig.running(progress) as running:
         release = Release(running)
         release.install()

@@ -61,7 +61,7 @@ async def test_windows_are_told_for_the_leases_pages_alone(rxa: Port, rxb: Port)
     with path.region(ROWS, seed=1) as source, path.region(POOL) as destination:
         async with path.pair([rxa.device], [rxb.device], timeouts=BRIEF) as pair:
             sending, receiving = await pair.move(PAGES, source, destination)
-            told = sending.remote[sending.lanes[0]].keys
+            told = sending.remote[sending.lanes[0]].ranges
 
             assert receiving.lanes[0].fence is FenceKind.WINDOW
             assert [(key.offset // PAGE, key.nbytes // PAGE) for key in told] == [(2, 1), (5, 1)]

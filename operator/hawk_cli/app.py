@@ -13,7 +13,6 @@ import importlib
 import os
 import sys
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -106,6 +105,8 @@ def _unnamed() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - slow to import, and only this needs it
+
         typer.echo(f"hawk {version('hawkpool')}")
         raise typer.Exit
 

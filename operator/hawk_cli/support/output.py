@@ -14,14 +14,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from pydantic import BaseModel
-from rich.console import Console
-from rich.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from rich.console import RenderableType
+    from rich.table import Table
 
 
 class Output(StrEnum):
@@ -42,6 +40,8 @@ def emit(obj: Any, output: Output, table: Callable[[], RenderableType]) -> None:
     if output is Output.JSON:
         sys.stdout.write(json.dumps(_plain(obj), indent=2, allow_nan=False) + "\n")
         return
+    from rich.console import Console  # noqa: PLC0415 - help and errors start without it
+
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 160
     # What users write is printed as it is: "[s1]" is no markup, ":100:" no emoji.
     Console(width=width, highlight=False, markup=False, emoji=False).print(table())
@@ -55,6 +55,8 @@ def fail(message: str, code: int = 2) -> NoReturn:
 
 def rows(title: str | None, columns: Iterable[str], lines: Iterable[Iterable[object]]) -> Table:
     """A plain table; columns whose name begins with "#" are right-aligned."""
+    from rich.table import Table  # noqa: PLC0415 - as above
+
     made = Table(title=title, box=None, pad_edge=False, title_justify="left")
     for column in columns:
         right = column.startswith("#")
@@ -65,7 +67,7 @@ def rows(title: str | None, columns: Iterable[str], lines: Iterable[Iterable[obj
 
 
 def _plain(value: Any) -> Any:  # noqa: PLR0911 -- one line a type
-    if isinstance(value, BaseModel):
+    if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", by_alias=True, exclude_none=True)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}

@@ -57,7 +57,4 @@ class AsyncClient:
 def _discard(opening: Future[Watch]) -> None:
     """End a watch for which nobody waits any more."""
     if not opening.cancelled() and opening.exception() is None:
-        watch = opening.result()
-        watch.close()
-        for _ in watch:
-            pass
+        opening.result().close()

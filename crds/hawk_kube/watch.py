@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
@@ -31,13 +32,19 @@ class Watch:
         self._response = response
         self._deadline = time.monotonic() + seconds
         self._closed = False
+        self._reading = threading.Lock()
         self._lines = self._read()
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> tuple[str, dict[str, Any]]:
-        line = next(self._lines)
+        try:
+            with self._reading:
+                line = next(self._lines)
+        finally:
+            if self._closed:  # asked after the lock is free: `close` either got it or is seen here
+                self._response.close()
         try:
             event = json.loads(line)
             kind, body = event["type"], event["object"]
@@ -50,12 +57,20 @@ class Watch:
         return kind, body
 
     def close(self) -> None:
-        """End it; a thread that waits for the next event finds that there is none."""
+        """End it; a thread that waits for the next event finds that there is none.
+
+        The connection is closed by that thread, or here where nobody reads.
+        """
         if self._closed:
             return
         self._closed = True
         with contextlib.suppress(OSError, ValueError, RuntimeError):  # it has ended by itself meanwhile
             self._response.shutdown()
+        if self._reading.acquire(blocking=False):
+            try:
+                self._response.close()
+            finally:
+                self._reading.release()
 
     def _end(self) -> None:
         """End it from within the thread that reads it."""

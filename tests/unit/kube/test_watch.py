@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
 
@@ -131,3 +132,58 @@ async def test_a_loop_that_is_cancelled_closes_it(serving):
         server.answer = lambda call: call.reply(200, {"a": 1})
         assert await asyncio.wait_for(kube.call(kube.client.get, HAWK_NODE, "n"), 10) == {"a": 1}
         await kube.close()
+
+
+@pytest.mark.parametrize("events", [0, 1])
+def test_one_that_nobody_reads_is_closed_at_once(events, serving):
+    """The server sees the end of the connection, without waiting for the garbage collector."""
+    ended = threading.Event()
+
+    def answer(call):
+        call.begin()
+        call.chunk(event("ADDED", name="a"))
+        if call.rfile.read(1) == b"":
+            ended.set()
+
+    gc.disable()
+    try:
+        with serving(answer) as server:
+            opened = watch(server, seconds=60)
+            for _ in range(events):
+                next(opened)
+            opened.close()
+            assert ended.wait(10)
+            assert list(opened) == []
+    finally:
+        gc.enable()
+
+
+async def test_a_wait_that_is_cancelled_before_its_thread_began_closes_it(serving):
+    ended, busy = threading.Event(), threading.Event()
+
+    def answer(call):
+        call.begin()
+        call.chunk(event("ADDED", name="a"))
+        if call.rfile.read(1) == b"":
+            ended.set()
+
+    gc.disable()
+    try:
+        with serving(answer) as server:
+            kube = AsyncClient(server.client(), threads=1)
+            begin = kube.client.watch
+            events = kube.watch(lambda: begin(HAWK_NODE, version="7", seconds=60))
+            await anext(events)
+            taken = asyncio.create_task(kube.call(busy.wait, 30))
+            following = asyncio.create_task(anext(events))
+            await asyncio.sleep(0)  # both are handed to the one thread, in this order
+            await asyncio.sleep(0)
+            following.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await following
+            assert await asyncio.to_thread(ended.wait, 10)
+            busy.set()
+            await taken
+            await kube.close()
+    finally:
+        gc.enable()

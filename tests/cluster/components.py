@@ -49,6 +49,11 @@ class Addresses:
     host: str = HOST
 
     @property
+    def ports(self) -> tuple[int, ...]:
+        """Every port that the control plane listens on."""
+        return (self.etcd, self.etcd_peer, self.api, self.controller_manager, self.scheduler, self.kwok)
+
+    @property
     def server(self) -> str:
         """The API server's address."""
         return f"https://{self.host}:{self.api}"

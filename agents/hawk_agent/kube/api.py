@@ -15,7 +15,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from hawk_api import fitting
-from hawk_kube.errors import NotFoundError, RejectedError
+from hawk_kube.errors import ApiError, NotFoundError
 from hawk_kube.kinds import HAWK_NODE, LEASE, NODE
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class NodeApi:
         """Apply the status; without the fields that an older CRD doesn't know, which is said once."""
         try:
             await self._publish(status)
-        except RejectedError as error:
+        except ApiError as error:  # API servers answer an undeclared field with a 500
             lacking = fitting.undeclared(str(error)) - self._lacking
             if not lacking:
                 raise

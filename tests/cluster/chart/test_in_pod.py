@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hawk_agent.client import Engine
+from hawk_agent.client import AgentClient
 from hawk_agent.errors import EngineRefusedError
 from hawk_agent.kube.tokens import AUDIENCE
 from tests.cluster.cluster import CommandError
@@ -99,11 +99,11 @@ def test_an_agent_in_a_pod_works_in_every_mode(mode, own, release, nodes, agent_
                 ignore=(CommandError, KeyError),
             )
     if "--engine-auth=token" not in mode:
-        Engine(socket).close()
+        AgentClient(socket).close()
         return
-    Engine(socket, token_file=engine_token(own, node, tmp_path)).close()
+    AgentClient(socket, token_file=engine_token(own, node, tmp_path)).close()
     with pytest.raises(EngineRefusedError, match="refused"):
-        Engine(socket, token_file=engine_token(own, node, tmp_path, "https://kubernetes.default.svc"))
+        AgentClient(socket, token_file=engine_token(own, node, tmp_path, "https://kubernetes.default.svc"))
 
 
 def test_an_operator_in_a_pod_takes_the_lease(own, release, start):

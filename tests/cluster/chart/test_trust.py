@@ -18,6 +18,7 @@ from hawk_agent import identity
 from hawk_agent.identity.cluster import Bound
 from hawk_agent.identity.keeper import make_request
 from hawk_api.certificates import server_name, uri
+from hawk_kube.errors import RejectedError
 from hawk_kube.threads import AsyncClient
 from hawk_operator import trust
 from tests.cluster.cluster import CommandError, client_of
@@ -193,7 +194,7 @@ async def test_an_unbound_token_gets_nothing(own, release, nodes, signer, tmp_pa
 
     with pytest.raises(identity.IdentityError, match="not bound to a pod"):
         await enrol(unbound, release, nodes[0], tmp_path)
-    with pytest.raises(identity.IdentityError, match="must be bound to its pod"):
+    with pytest.raises(RejectedError, match="must be bound to its pod"):
         await submit(unbound, release, Bound(nodes[0], "any"))
 
 

@@ -28,14 +28,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.cluster
 
 HANGS = """
-import dataclasses, json, os, time
+import json, os, time
 def test_hangs(cluster, processes):
     plane = cluster.plane
     child = processes.spawn(["sleep", "600"])
     pids = [os.getpid(), child.pid, processes.pid, *(p.pid for p in plane.processes.values())]
     with open(os.environ["FACTS"] + ".draft", "w") as file:
-        json.dump(dict(pids=pids, ports=list(dataclasses.asdict(plane.addresses).values()),
-                       folder=str(plane.folder.parent)), file)
+        json.dump(dict(pids=pids, ports=plane.addresses.ports, folder=str(plane.folder.parent)), file)
     os.rename(os.environ["FACTS"] + ".draft", os.environ["FACTS"])
     time.sleep(600)
 """

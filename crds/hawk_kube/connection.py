@@ -16,7 +16,7 @@ from kubernetes.client.exceptions import ApiException
 
 from hawk_kube.errors import ApiError, ConfigError, UnavailableError, failure
 from hawk_kube.gate import Gate, retry_after
-from hawk_kube.request import JSON, Request
+from hawk_kube.request import JSON, ApiRequest
 
 if TYPE_CHECKING:
     from hawk_kube.config import Endpoint
@@ -28,7 +28,7 @@ _CONNECTIONS: Final = 32
 _PART_BYTES: Final = 1 << 18
 
 
-class Connection:
+class ApiConnection:
     """Calls of several threads, each with a time-out; `name` is the user agent.
 
     Raises ConfigError where the endpoint's credentials or certificates are no use.
@@ -46,7 +46,7 @@ class Connection:
         """Close the connections that nobody uses just now."""
         self._client.close()  # type: ignore[no-untyped-call]
 
-    def send(self, request: Request) -> Any:
+    def send(self, request: ApiRequest) -> Any:
         """Send a request; its parsed answer. Raises ApiError."""
         response = self.open(request)
         content = self._read(request, response)
@@ -56,7 +56,7 @@ class Connection:
             text = f"{request.call}: the answer is no JSON: {error}"
             raise UnavailableError(text, status=response.status) from error
 
-    def open(self, request: Request) -> urllib3.HTTPResponse:
+    def open(self, request: ApiRequest) -> urllib3.HTTPResponse:
         """Send a request; its answer, once that has begun and is a success. Raises ApiError."""
         remaining = self._gate.remaining()
         if remaining > 0:
@@ -83,7 +83,7 @@ class Connection:
             return response
         raise self._failed(request, response)
 
-    def _read(self, request: Request, response: urllib3.HTTPResponse) -> bytes:
+    def _read(self, request: ApiRequest, response: urllib3.HTTPResponse) -> bytes:
         """All of an answer."""
         parts, deadline = [], time.monotonic() + request.seconds
         try:
@@ -98,7 +98,7 @@ class Connection:
         response.release_conn()
         return b"".join(parts)
 
-    def _failed(self, request: Request, response: urllib3.HTTPResponse) -> ApiError:
+    def _failed(self, request: ApiRequest, response: urllib3.HTTPResponse) -> ApiError:
         wait = retry_after(response.status, response.headers)
         content = self._read(request, response)
         if wait is not None:
@@ -159,11 +159,11 @@ def tls(endpoint: Endpoint, login: Login) -> ssl.SSLContext:
     return context
 
 
-def _throttled(request: Request, seconds: float) -> UnavailableError:
+def _throttled(request: ApiRequest, seconds: float) -> UnavailableError:
     text = f"{request.call}: the API server is overloaded and asked to wait; {seconds:.1f} s are left"
     return UnavailableError(text, delay=seconds, status=429)
 
 
-def _unreachable(request: Request, error: Exception) -> UnavailableError:
+def _unreachable(request: ApiRequest, error: Exception) -> UnavailableError:
     said = error.reason if isinstance(error, ApiException) else error
     return UnavailableError(f"{request.call}: {type(error).__name__}: {' '.join(str(said).split())}")

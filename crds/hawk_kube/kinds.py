@@ -14,7 +14,7 @@ from hawk_api.base import GROUP, VERSION
 
 
 @dataclass(frozen=True)
-class Kind:
+class ResourceKind:
     """One served resource."""
 
     group: str
@@ -46,31 +46,35 @@ class Kind:
         return "/".join(parts)
 
 
-HAWK_POOL: Final = Kind(GROUP, VERSION, "HawkPool", "hawkpools")
-HAWK_NODE: Final = Kind(GROUP, VERSION, "HawkNode", "hawknodes", namespaced=False)
-ACCELERATOR_CLASS: Final = Kind(GROUP, VERSION, "AcceleratorClass", "acceleratorclasses", namespaced=False)
+HAWK_POOL: Final = ResourceKind(GROUP, VERSION, "HawkPool", "hawkpools")
+HAWK_NODE: Final = ResourceKind(GROUP, VERSION, "HawkNode", "hawknodes", namespaced=False)
+ACCELERATOR_CLASS: Final = ResourceKind(
+    GROUP, VERSION, "AcceleratorClass", "acceleratorclasses", namespaced=False
+)
 
-NODE: Final = Kind("", "v1", "Node", "nodes", namespaced=False)
-POD: Final = Kind("", "v1", "Pod", "pods")
-CONFIG_MAP: Final = Kind("", "v1", "ConfigMap", "configmaps")
-SECRET: Final = Kind("", "v1", "Secret", "secrets")
-EVENT: Final = Kind("", "v1", "Event", "events")
-DEPLOYMENT: Final = Kind("apps", "v1", "Deployment", "deployments")
-DAEMON_SET: Final = Kind("apps", "v1", "DaemonSet", "daemonsets")
-LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases")
-AUTOSCALER: Final = Kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
-SCALED_OBJECT: Final = Kind("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects")
-CERTIFICATE_REQUEST: Final = Kind(
+NODE: Final = ResourceKind("", "v1", "Node", "nodes", namespaced=False)
+POD: Final = ResourceKind("", "v1", "Pod", "pods")
+CONFIG_MAP: Final = ResourceKind("", "v1", "ConfigMap", "configmaps")
+SECRET: Final = ResourceKind("", "v1", "Secret", "secrets")
+EVENT: Final = ResourceKind("", "v1", "Event", "events")
+DEPLOYMENT: Final = ResourceKind("apps", "v1", "Deployment", "deployments")
+DAEMON_SET: Final = ResourceKind("apps", "v1", "DaemonSet", "daemonsets")
+LEASE: Final = ResourceKind("coordination.k8s.io", "v1", "Lease", "leases")
+AUTOSCALER: Final = ResourceKind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+SCALED_OBJECT: Final = ResourceKind("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects")
+CERTIFICATE_REQUEST: Final = ResourceKind(
     "certificates.k8s.io",
     "v1",
     "CertificateSigningRequest",
     "certificatesigningrequests",
     namespaced=False,
 )
-ACCESS_REVIEW: Final = Kind(
+ACCESS_REVIEW: Final = ResourceKind(
     "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False
 )
-SUBJECT_REVIEW: Final = Kind(
+SUBJECT_REVIEW: Final = ResourceKind(
     "authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False
 )
-TOKEN_REVIEW: Final = Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False)
+TOKEN_REVIEW: Final = ResourceKind(
+    "authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False
+)

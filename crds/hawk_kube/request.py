@@ -17,7 +17,7 @@ MERGE: Final = "application/merge-patch+json"
 
 
 @dataclass(frozen=True)
-class Request:
+class ApiRequest:
     """`call` says in errors what it is for; empty values of `query` aren't sent; `seconds` bounds the wait
     for the answer's beginning, and again that for its end."""
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CommandEntry:
     """One command: its name, where it is, and its line in the overview."""
 
     name: str
@@ -34,17 +34,25 @@ class Entry:
     help: str
 
 
-COMMANDS: tuple[Entry, ...] = (
-    Entry("validate", "hawk_cli.commands.validate", "validate", "Check manifests without a cluster."),
-    Entry("status", "hawk_cli.commands.status", "status", "Live pools: what is wrong, and what to do."),
-    Entry("kv", "hawk_cli.commands.kv", "kv", "Size of a KV cache, and how long it takes to move."),
-    Entry("plan", "hawk_cli.commands.plan", "plan", "Whether a pool's split pays, and what would turn that."),
-    Entry("payoff", "hawk_cli.commands.payoff", "app", "The arithmetic of splitting inference."),
-    Entry("layout", "hawk_cli.commands.layout", "app", "Translate a KV cache, or explain what that takes."),
-    Entry(
+COMMANDS: tuple[CommandEntry, ...] = (
+    CommandEntry("validate", "hawk_cli.commands.validate", "validate", "Check manifests without a cluster."),
+    CommandEntry(
+        "status", "hawk_cli.commands.status", "status", "Live pools: what is wrong, and what to do."
+    ),
+    CommandEntry("kv", "hawk_cli.commands.kv", "kv", "Size of a KV cache, and how long it takes to move."),
+    CommandEntry(
+        "plan", "hawk_cli.commands.plan", "plan", "Whether a pool's split pays, and what would turn that."
+    ),
+    CommandEntry("payoff", "hawk_cli.commands.payoff", "app", "The arithmetic of splitting inference."),
+    CommandEntry(
+        "layout", "hawk_cli.commands.layout", "app", "Translate a KV cache, or explain what that takes."
+    ),
+    CommandEntry(
         "bench", "hawk_cli.commands.bench", "app", "Measure this machine against its limit and the baselines."
     ),
-    Entry("simulate", "hawk_cli.commands.simulate", "simulate", "Replay traffic through the decision."),
+    CommandEntry(
+        "simulate", "hawk_cli.commands.simulate", "simulate", "Replay traffic through the decision."
+    ),
 )
 """Every command, in the order of the overview. Keep one line an entry."""
 
@@ -89,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(141)
 
 
-def _load(entry: Entry) -> Any:
+def _load(entry: CommandEntry) -> Any:
     try:
         return getattr(importlib.import_module(entry.module), entry.attribute)
     except ModuleNotFoundError as error:

@@ -24,7 +24,7 @@ BUNDLE_KEY: Final = "ca.crt"
 
 
 @dataclass(frozen=True)
-class Answer:
+class SigningReply:
     """What became of a request: neither yet, a certificate (PEM), or a refusal with its message."""
 
     certificate: bytes = b""
@@ -68,14 +68,14 @@ class Cluster:
         made = await self._kube.call(self._kube.client.create, CERTIFICATE_REQUEST, body)
         return str(made["metadata"]["name"])
 
-    async def answer(self, name: str) -> Answer:
+    async def answer(self, name: str) -> SigningReply:
         """What became of the request of that name."""
         item = await self._kube.call(self._kube.client.get, CERTIFICATE_REQUEST, name)
         status = item.get("status") or {}
         for condition in status.get("conditions") or []:
             if condition.get("type") in {"Denied", "Failed"}:
-                return Answer(refusal=f"{condition.get('reason', '')}: {condition.get('message', '')}")
-        return Answer(certificate=base64.b64decode(status.get("certificate") or ""))
+                return SigningReply(refusal=f"{condition.get('reason', '')}: {condition.get('message', '')}")
+        return SigningReply(certificate=base64.b64decode(status.get("certificate") or ""))
 
     async def authorities(self) -> bytes:
         """Every trusted authority as PEM; b"" while the operator has not published any."""

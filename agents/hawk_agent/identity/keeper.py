@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from hawk_agent.identity.cluster import Answer, Bound
+from hawk_agent.identity.cluster import SigningReply, Bound
 from hawk_agent.identity.errors import IdentityError
 from hawk_agent.identity.material import Files, Material, read, renewal, write, write_authority
 from hawk_api.backoff import Backoff
@@ -43,7 +43,7 @@ class Api(Protocol):
     async def submit(self, request: bytes) -> str:
         """Hand in a request; its name."""
 
-    async def answer(self, name: str) -> Answer:
+    async def answer(self, name: str) -> SigningReply:
         """What became of it."""
 
     async def authorities(self) -> bytes:
@@ -157,7 +157,7 @@ async def _answered(api: Api, name: str) -> bytes:
             answer = await api.answer(name)
         except UnavailableError as error:
             _log.info("identity: %s", error)
-            answer = Answer()
+            answer = SigningReply()
         if answer.refusal:
             raise IdentityError(f"certificate request {name} was refused: {answer.refusal}")
         if answer.certificate:

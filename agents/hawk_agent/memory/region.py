@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MAX_REGIONS = 64
 
 
-class Key(NamedTuple):
+class RegionKey(NamedTuple):
     """A region's name, within the worker of a pool whose it is."""
 
     pool: str
@@ -50,9 +50,9 @@ class CacheRegion:
     """What lets go of the memory before it is unmapped, such as a data path's registration."""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> RegionKey:
         """What tells it from every other region of the agent."""
-        return Key(self.pool, self.worker, self.name)
+        return RegionKey(self.pool, self.worker, self.name)
 
     @property
     def nbytes(self) -> int:
@@ -100,7 +100,7 @@ class CacheRegions:
     """The regions of an agent. A worker names its own; another worker may use the same names."""
 
     def __init__(self) -> None:
-        self._regions: dict[Key, CacheRegion] = {}
+        self._regions: dict[RegionKey, CacheRegion] = {}
         self._made = 0
 
     async def register(
@@ -108,7 +108,7 @@ class CacheRegions:
     ) -> CacheRegion:
         """Map and keep. RegionError when the memory doesn't fit the layout. The descriptor stays the
         caller's."""
-        key = Key(pool, worker, name)
+        key = RegionKey(pool, worker, name)
         self._check(key)
         memory = await asyncio.to_thread(_map, descriptor, layout.nbytes, f"region {name}")
         try:
@@ -124,7 +124,7 @@ class CacheRegions:
         self._regions[key] = region
         return region
 
-    def _check(self, key: Key) -> None:
+    def _check(self, key: RegionKey) -> None:
         if not 0 < len(key.name) <= 253:
             raise RegionError(f"a region's name has 1 to 253 characters, this one {len(key.name)}")
         if key in self._regions:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hawk_agent.protocol import peer_pb2
 
 
-class LinkProblem(NamedTuple):
+class HandshakeProblem(NamedTuple):
     """Why a link isn't what it should be."""
 
     reason: Reason
@@ -25,40 +25,42 @@ class LinkProblem(NamedTuple):
 
 def check_identity(
     mine: peer_pb2.Identity, theirs: peer_pb2.Identity, expected_node: str, certified: Sequence[str] | None
-) -> LinkProblem | None:
+) -> HandshakeProblem | None:
     """The first thing that forbids working with this peer, or None.
 
     `certified` are the names in the peer's certificate, None without TLS.
     """
     if theirs.protocol != mine.protocol:
-        return LinkProblem(
+        return HandshakeProblem(
             Reason.AGENT_INCOMPATIBLE,
             f"protocol {theirs.protocol} (agent {theirs.version}) on {theirs.node or 'it'}, "
             f"{mine.protocol} (agent {mine.version}) on {mine.node}; run one version on both nodes",
         )
     if not theirs.node or not theirs.epoch:
-        return LinkProblem(
+        return HandshakeProblem(
             Reason.PEER_REFUSED, "the peer says neither its node nor its epoch; it is no agent of ours"
         )
     if expected_node and theirs.node != expected_node:
-        return LinkProblem(
+        return HandshakeProblem(
             Reason.PEER_REFUSED,
             f"the address answers as node {theirs.node}, {expected_node} was meant; check the addresses",
         )
     if theirs.node == mine.node and theirs.epoch != mine.epoch:
-        return LinkProblem(
+        return HandshakeProblem(
             Reason.PEER_REFUSED,
             f"both agents call themselves {mine.node}; give each node's agent its own name",
         )
     if certified is not None and theirs.node not in certified:
-        return LinkProblem(
+        return HandshakeProblem(
             Reason.NOT_TRUSTED,
             f"node {theirs.node} presents a certificate for {', '.join(certified) or 'nobody'}",
         )
     return None
 
 
-def check_regions(mine: Iterable[peer_pb2.Region], theirs: Iterable[peer_pb2.Region]) -> LinkProblem | None:
+def check_regions(
+    mine: Iterable[peer_pb2.Region], theirs: Iterable[peer_pb2.Region]
+) -> HandshakeProblem | None:
     """The first pair of regions of one pool, in different groups, that no translation joins."""
     known = list(mine)
     for their in theirs:
@@ -71,18 +73,18 @@ def check_regions(mine: Iterable[peer_pb2.Region], theirs: Iterable[peer_pb2.Reg
     return None
 
 
-def _pair(our: peer_pb2.Region, their: peer_pb2.Region) -> LinkProblem | None:
+def _pair(our: peer_pb2.Region, their: peer_pb2.Region) -> HandshakeProblem | None:
     try:
         left, right = translations.layout_from_wire(our.layout), translations.layout_from_wire(their.layout)
         found = mismatches(*_comparable(left, right))
     except (LayoutError, HawkAgentError) as error:
-        return LinkProblem(
+        return HandshakeProblem(
             Reason.LAYOUTS_INCOMPATIBLE, f"pool {our.pool}, groups {our.group} and {their.group}: {error}"
         )
     if not found:
         return None
     values = " | ".join(f"{m.field}: {m.source} and {m.destination}" for m in found)
-    return LinkProblem(
+    return HandshakeProblem(
         Reason.LAYOUTS_INCOMPATIBLE,
         f"pool {our.pool}, groups {our.group} and {their.group} differ in {values}; {found[0].remedy}",
     )

@@ -26,7 +26,7 @@ from hawk_agent.errors import (
 )
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.service import handshake, wire
-from hawk_agent.service.handshake import LinkProblem
+from hawk_agent.service.handshake import HandshakeProblem
 from hawk_agent.service.peer_channel import PeerChannel
 from hawk_agent.supervision import first_ended
 from hawk_api.backoff import Backoff
@@ -71,7 +71,7 @@ class LinkFacts:
     epoch: str
     state: LinkState
     transport: str
-    problem: LinkProblem | None
+    problem: HandshakeProblem | None
 
 
 class PeerLink:
@@ -81,7 +81,7 @@ class PeerLink:
         self.peer = peer
         self._room = room
         self.state = LinkState.DOWN
-        self.problem: LinkProblem | None = LinkProblem(Reason.PEER_UNREACHABLE, "no answer yet")
+        self.problem: HandshakeProblem | None = HandshakeProblem(Reason.PEER_UNREACHABLE, "no answer yet")
         self.identity: peer_pb2.Identity | None = None
         self.channel: PeerChannel | None = None
         self.transport = ""
@@ -126,7 +126,7 @@ class PeerLink:
                 log.warning("link to %s: %s", self.peer.address, error)
                 await asyncio.sleep(REFUSED_RESTS.rest(1))
             except (HawkAgentError, OSError) as error:
-                self._lost(LinkProblem(Reason.PEER_UNREACHABLE, str(error)))
+                self._lost(HandshakeProblem(Reason.PEER_UNREACHABLE, str(error)))
                 self._failures += 1
                 await asyncio.sleep(RESTS.rest(self._failures))
 
@@ -151,7 +151,7 @@ class PeerLink:
         problem = handshake.check_identity(mine, reply.identity, self.peer.node, None)
         if problem is None and reply.refusal:
             known = {reason.value: reason for reason in Reason}
-            problem = LinkProblem(known.get(reply.refusal, Reason.PEER_REFUSED), reply.message)
+            problem = HandshakeProblem(known.get(reply.refusal, Reason.PEER_REFUSED), reply.message)
         if problem is not None:
             self._lost(problem, LinkState.REFUSED)
             raise HandshakeRefusedError(problem.message)
@@ -199,7 +199,7 @@ class PeerLink:
                 self._failures = 0
                 await self._suspect.wait()
                 self._become(
-                    LinkState.UP, LinkProblem(Reason.CANARY_FAILED, "a transfer failed; proving again")
+                    LinkState.UP, HandshakeProblem(Reason.CANARY_FAILED, "a transfer failed; proving again")
                 )
             await asyncio.sleep(RESTS.rest(self._failures + 1))
 
@@ -223,7 +223,8 @@ class PeerLink:
         self._failures += 1
         self._room.metrics.link_failures.labels(Reason.CANARY_FAILED.value).inc()
         self._become(
-            LinkState.UP, LinkProblem(Reason.CANARY_FAILED, "; ".join(failures) or "no data path in common")
+            LinkState.UP,
+            HandshakeProblem(Reason.CANARY_FAILED, "; ".join(failures) or "no data path in common"),
         )
         return False
 
@@ -238,17 +239,17 @@ class PeerLink:
                 self.state, self._mismatch() or (None if self.state is LinkState.VERIFIED else self.problem)
             )
 
-    def _mismatch(self) -> LinkProblem | None:
+    def _mismatch(self) -> HandshakeProblem | None:
         return handshake.check_regions(self._room.memory.facts(), self._regions)
 
-    def _lost(self, problem: LinkProblem, state: LinkState = LinkState.DOWN) -> None:
+    def _lost(self, problem: HandshakeProblem, state: LinkState = LinkState.DOWN) -> None:
         if self.state is not state or self.problem is None or self.problem.reason is not problem.reason:
             self._room.metrics.link_failures.labels(problem.reason.value).inc()
         if self.identity is not None:
             self._room.paths.forget(self.identity)
         self._become(state, problem)
 
-    def _become(self, state: LinkState, problem: LinkProblem | None) -> None:
+    def _become(self, state: LinkState, problem: HandshakeProblem | None) -> None:
         if (state, problem) != (self.state, self.problem):
             log.info(
                 "link to %s is %s%s",

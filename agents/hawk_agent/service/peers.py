@@ -165,7 +165,7 @@ class PeerService(peer_pb2_grpc.PeerServicer):
             return peer_pb2.DeclineReply(ended=False)
         return peer_pb2.DeclineReply(ended=True, outcome=final.wire, message=held.lease.message)
 
-    def _check(self, identity: peer_pb2.Identity, context: Context) -> handshake.LinkProblem | None:
+    def _check(self, identity: peer_pb2.Identity, context: Context) -> handshake.HandshakeProblem | None:
         return handshake.check_identity(self._identity, identity, "", _certified(context))
 
     async def _admit(self, identity: peer_pb2.Identity, context: Context) -> None:

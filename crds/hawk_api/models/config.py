@@ -22,40 +22,40 @@ MAX_BYTES = 1 << 20
 """Largest config.json that is read; real ones have a few kilobytes."""
 
 
-class ConfigError(ValueError):
+class ModelConfigError(ValueError):
     """A config.json that can't be understood; the message names the key and the remedy."""
 
 
 def parse_config(text: str, name: str = "config.json") -> Geometry:
-    """The geometry of a config.json's text. Raises ConfigError."""
+    """The geometry of a config.json's text. Raises ModelConfigError."""
     if len(text) > MAX_BYTES:
-        raise ConfigError(f"{name}: {len(text)} characters; a config.json has at most {MAX_BYTES}")
+        raise ModelConfigError(f"{name}: {len(text)} characters; a config.json has at most {MAX_BYTES}")
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{name}: not JSON ({error}); give the model's config.json") from error
+        raise ModelConfigError(f"{name}: not JSON ({error}); give the model's config.json") from error
     if not isinstance(config, dict):
-        raise ConfigError(f"{name}: not a JSON object; give the model's config.json")
+        raise ModelConfigError(f"{name}: not a JSON object; give the model's config.json")
     return from_config(config, name)
 
 
 def from_config(config: Mapping[str, Any], name: str = "config.json") -> Geometry:
-    """The geometry of a parsed config.json. Raises ConfigError."""
+    """The geometry of a parsed config.json. Raises ModelConfigError."""
     inner = config.get("text_config")
     if isinstance(inner, dict) and str(config.get("model_type")) in _NESTED:
         config = {"tie_word_embeddings": config.get("tie_word_embeddings", True), **inner}
     family = str(config.get("model_type"))
     if family not in _FAMILIES:
-        raise ConfigError(
+        raise ModelConfigError(
             f"{name}: model_type {family!r} is not known; known are {', '.join(sorted(_FAMILIES))}; "
             "give spec.model.geometry instead"
         )
     try:
         return _FAMILIES[family](_Reader(config, name))
-    except ConfigError:
+    except ModelConfigError:
         raise
     except ValueError as error:
-        raise ConfigError(f"{name}: {error}") from error
+        raise ModelConfigError(f"{name}: {error}") from error
 
 
 class _Reader:
@@ -70,10 +70,14 @@ class _Reader:
         value = self.config.get(key)
         if value is None:
             if default is None:
-                raise ConfigError(f"{self.name}: {key} is missing; give the model's complete config.json")
+                raise ModelConfigError(
+                    f"{self.name}: {key} is missing; give the model's complete config.json"
+                )
             return default
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _LARGEST:
-            raise ConfigError(f"{self.name}: {key} is {value!r}; it must be a whole number from {least} up")
+            raise ModelConfigError(
+                f"{self.name}: {key} is {value!r}; it must be a whole number from {least} up"
+            )
         return value
 
     def flag(self, key: str, default: bool) -> bool:
@@ -98,7 +102,7 @@ class _Reader:
             return explicit
         hidden = self.count("hidden_size")
         if hidden % self.heads:
-            raise ConfigError(
+            raise ModelConfigError(
                 f"{self.name}: hidden_size {hidden} is no multiple of num_attention_heads {self.heads} "
                 "and head_dim is missing; add head_dim"
             )
@@ -170,7 +174,7 @@ def _qwen3_moe(read: _Reader) -> Geometry:
         per_token=read.count("num_experts_per_tok"),
     )
     if read.config.get("mlp_only_layers") or read.count("decoder_sparse_step", 1) != 1:
-        raise ConfigError(
+        raise ModelConfigError(
             f"{read.name}: mixed dense and sparse layers aren't supported; give spec.model.geometry"
         )
     return dense(**{**shape, "ffn": ffn}, extra_attention=2 * shape["head_dim"])
@@ -188,7 +192,7 @@ def _pattern(read: _Reader, default: Callable[[int], bool]) -> Callable[[int], b
     if kinds is None:
         return default
     if not isinstance(kinds, list) or len(kinds) != read.count("num_hidden_layers"):
-        raise ConfigError(f"{read.name}: layer_types must list num_hidden_layers entries; correct it")
+        raise ModelConfigError(f"{read.name}: layer_types must list num_hidden_layers entries; correct it")
     return lambda index: kinds[index] == "full_attention"
 
 
@@ -264,7 +268,7 @@ def _kimi_linear(read: _Reader) -> Geometry:
     base = _latent(read)
     linear = read.config.get("linear_attn_config")
     if not isinstance(linear, dict):
-        raise ConfigError(
+        raise ModelConfigError(
             f"{read.name}: linear_attn_config is missing; give the model's complete config.json"
         )
     inner = _Reader(linear, f"{read.name}: linear_attn_config")
@@ -272,7 +276,7 @@ def _kimi_linear(read: _Reader) -> Geometry:
     if not isinstance(listed, list) or not all(
         isinstance(i, int) and 1 <= i <= base.layer_count for i in listed
     ):
-        raise ConfigError(f"{inner.name}: full_attn_layers must list layers from 1; correct it")
+        raise ModelConfigError(f"{inner.name}: full_attn_layers must list layers from 1; correct it")
     return kimi_linear(
         base.name,
         latent_geometry=base,
@@ -286,7 +290,7 @@ def _kimi_linear(read: _Reader) -> Geometry:
 def _opt(read: _Reader) -> Geometry:
     shape = _common(read, tied=True)
     if read.config.get("word_embed_proj_dim", shape["hidden"]) != shape["hidden"]:
-        raise ConfigError(
+        raise ModelConfigError(
             f"{read.name}: word_embed_proj_dim differs from hidden_size; give spec.model.geometry"
         )
     del shape["tied"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hawk_api.policy import group, layout, model, scaling, template
-from hawk_api.policy.violation import Check, Context, Severity, Violation
+from hawk_api.policy.violation import Check, Severity, SpecContext, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +53,7 @@ def check(
     `classes` are the cluster's AcceleratorClasses by name, `config_json` is the text that the model's
     configMapRef names; None where it isn't known.
     """
-    known = Context(classes, config_json)
+    known = SpecContext(classes, config_json)
     found = [violation for step in CHAIN for violation in step(spec, known)]
     return tuple(sorted(found, key=lambda violation: violation.severity is Severity.WARNING))
 
@@ -63,4 +63,4 @@ def errors(violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
     return tuple(violation for violation in violations if violation.severity is Severity.ERROR)
 
 
-__all__ = ["CHAIN", "Check", "Context", "Severity", "Violation", "check", "errors"]
+__all__ = ["CHAIN", "Check", "Severity", "SpecContext", "Violation", "check", "errors"]

@@ -10,11 +10,11 @@ from hawk_api.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hawk_api.policy.violation import Context, Violation
+    from hawk_api.policy.violation import SpecContext, Violation
     from hawk_api.v1alpha1 import HawkPoolSpec
 
 
-def unique_names(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
+def unique_names(spec: HawkPoolSpec, _: SpecContext) -> Iterator[Violation]:
     """Two groups never share a name or a workload."""
     names: dict[str, str] = {}
     targets: dict[tuple[str, str, str], str] = {}
@@ -32,7 +32,7 @@ def unique_names(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
             targets.setdefault(key, path)
 
 
-def workload(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
+def workload(spec: HawkPoolSpec, _: SpecContext) -> Iterator[Violation]:
     """A group has a template, or a target to scale, and not both."""
     for path, group in groups(spec):
         if (group.template is None) == (group.scale_target_ref is None):
@@ -40,7 +40,7 @@ def workload(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
             yield error(path, f"{given} of template and scaleTargetRef given; give exactly one")
 
 
-def roles(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
+def roles(spec: HawkPoolSpec, _: SpecContext) -> Iterator[Violation]:
     """Some group prefills, some group decodes."""
     if not any(group.role.prefills for group in spec.groups):
         yield error("spec.groups", "no group can prefill; give one the role Prefill or Both")
@@ -48,7 +48,7 @@ def roles(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
         yield error("spec.groups", "no group can decode; give one the role Decode or Both")
 
 
-def replicas(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
+def replicas(spec: HawkPoolSpec, _: SpecContext) -> Iterator[Violation]:
     """Bounds are in order."""
     for path, group in groups(spec):
         if group.replicas.max < group.replicas.min:
@@ -58,7 +58,7 @@ def replicas(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
             )
 
 
-def rollout(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
+def rollout(spec: HawkPoolSpec, _: SpecContext) -> Iterator[Violation]:
     """A rollout can begin: a worker may be added, or one may go."""
     for path, group in groups(spec):
         if {group.rollout.max_surge, group.rollout.max_unavailable} <= {0, "0%"}:
@@ -68,7 +68,7 @@ def rollout(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
             )
 
 
-def classes(spec: HawkPoolSpec, context: Context) -> Iterator[Violation]:
+def classes(spec: HawkPoolSpec, context: SpecContext) -> Iterator[Violation]:
     """Named classes exist and can take the group's role."""
     if context.classes is None:
         return
@@ -90,7 +90,7 @@ def classes(spec: HawkPoolSpec, context: Context) -> Iterator[Violation]:
             )
 
 
-def devices(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
+def devices(spec: HawkPoolSpec, _: SpecContext) -> Iterator[Violation]:
     """A replica's devices can be split as its parallelism says."""
     for path, group in groups(spec):
         split = group.parallelism.tensor * group.parallelism.pipeline

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hawk_api.models import Geometry
-    from hawk_api.policy.violation import Context, Violation
+    from hawk_api.policy.violation import SpecContext, Violation
     from hawk_api.v1alpha1 import GroupSpec, HawkPoolSpec, KvLayout, LayoutPreset
 
 _AXIS = re.compile(r"[lcbhsd][0-9]?")
@@ -28,7 +28,7 @@ _SWITCH = {
 }
 
 
-def form(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
+def form(spec: HawkPoolSpec, _: SpecContext) -> Iterator[Violation]:
     """A layout is a preset or a notation, and its sizes belong to it."""
     for path, group in groups(spec):
         layout = group.kv_layout
@@ -68,7 +68,7 @@ def _notation(field: str, notation: str, sizes: dict[str, int]) -> Iterator[Viol
             yield error(f"{field}.sizes[{axis}]", f"{axis} doesn't stand in {notation!r}; remove its size")
 
 
-def fit(spec: HawkPoolSpec, context: Context) -> Iterator[Violation]:
+def fit(spec: HawkPoolSpec, context: SpecContext) -> Iterator[Violation]:
     """Tiles divide what they tile."""
     geometry = context.geometry(spec)
     for path, group in groups(spec):
@@ -111,7 +111,7 @@ def _token_tile(field: str, preset: LayoutPreset, sizes: dict[str, int]) -> Iter
         )
 
 
-def stated(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
+def stated(spec: HawkPoolSpec, _: SpecContext) -> Iterator[Violation]:
     """Layouts are stated wherever the engine was told not to compare them."""
     found = [(path, name) for path, group in groups(spec) for name in bypasses(group)]
     if not found:

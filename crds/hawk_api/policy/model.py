@@ -11,11 +11,11 @@ from hawk_api.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hawk_api.policy.violation import Context, Violation
+    from hawk_api.policy.violation import SpecContext, Violation
     from hawk_api.v1alpha1 import HawkPoolSpec
 
 
-def source(spec: HawkPoolSpec, context: Context) -> Iterator[Violation]:
+def source(spec: HawkPoolSpec, context: SpecContext) -> Iterator[Violation]:
     """Exactly one source of the model's shape, and one that can be understood."""
     model = spec.model
     given = {"preset": model.preset, "geometry": model.geometry, "configMapRef": model.config_map_ref}
@@ -32,7 +32,7 @@ def source(spec: HawkPoolSpec, context: Context) -> Iterator[Violation]:
         yield error(f"spec.model.{named[0]}", str(problem), Reason.UNKNOWN_MODEL)
 
 
-def heads(spec: HawkPoolSpec, context: Context) -> Iterator[Violation]:
+def heads(spec: HawkPoolSpec, context: SpecContext) -> Iterator[Violation]:
     """Heads can be spread over each group's tensor-parallel devices."""
     geometry = context.geometry(spec)
     if geometry is None:
@@ -54,7 +54,7 @@ def heads(spec: HawkPoolSpec, context: Context) -> Iterator[Violation]:
             )
 
 
-def layers(spec: HawkPoolSpec, context: Context) -> Iterator[Violation]:
+def layers(spec: HawkPoolSpec, context: SpecContext) -> Iterator[Violation]:
     """Stages and chunks have at least one layer."""
     geometry = context.geometry(spec)
     if geometry is None:

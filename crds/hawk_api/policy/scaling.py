@@ -13,11 +13,11 @@ from hawk_api.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hawk_api.policy.violation import Context, Violation
+    from hawk_api.policy.violation import SpecContext, Violation
     from hawk_api.v1alpha1 import HawkPoolSpec
 
 
-def devices(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
+def devices(spec: HawkPoolSpec, _: SpecContext) -> Iterator[Violation]:
     """The budget holds the minimal replicas."""
     budget = spec.scaling.budget.devices
     least = sum(group.replicas.min * group.devices for group in spec.groups)
@@ -29,7 +29,7 @@ def devices(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
         )
 
 
-def money(spec: HawkPoolSpec, context: Context) -> Iterator[Violation]:
+def money(spec: HawkPoolSpec, context: SpecContext) -> Iterator[Violation]:
     """The budget pays for the minimal replicas, as far as prices are known."""
     budget = spec.scaling.budget.usd_per_hour
     if budget is None:
@@ -53,7 +53,7 @@ def money(spec: HawkPoolSpec, context: Context) -> Iterator[Violation]:
             )
 
 
-def ratios(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
+def ratios(spec: HawkPoolSpec, _: SpecContext) -> Iterator[Violation]:
     """Ratio bounds are in order, hold the start-up ratio, and can be reached."""
     low, high = spec.scaling.ratio.min, spec.scaling.ratio.max
     if low is not None and high is not None and low > high:
@@ -89,7 +89,7 @@ def _reachable(spec: HawkPoolSpec, low: Fraction | None, high: Fraction | None) 
         )
 
 
-def tolerance(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
+def tolerance(spec: HawkPoolSpec, _: SpecContext) -> Iterator[Violation]:
     """The tolerance leaves something to react to."""
     if spec.scaling.tolerance >= 1:
         yield error(
@@ -97,7 +97,7 @@ def tolerance(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
         )
 
 
-def spans(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
+def spans(spec: HawkPoolSpec, _: SpecContext) -> Iterator[Violation]:
     """Durations that nothing works without are above zero, and fit each other."""
     positive = {"spec.scaling.interval": spec.scaling.interval, "spec.drain.timeout": spec.drain.timeout}
     for name, objective in (("ttft", spec.objectives.ttft), ("itl", spec.objectives.itl)):
@@ -117,7 +117,7 @@ def spans(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
         )
 
 
-def observed(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
+def observed(spec: HawkPoolSpec, _: SpecContext) -> Iterator[Violation]:
     """A pool that scales by itself is observed."""
     if spec.traffic is None and spec.scaling.mode == "Auto" and spec.objectives.ttft is not None:
         yield warning(

@@ -11,14 +11,14 @@ from hawk_api.policy.violation import dicts, error, groups
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hawk_api.policy.violation import Context, Violation
+    from hawk_api.policy.violation import SpecContext, Violation
     from hawk_api.v1alpha1 import GroupSpec, HawkPoolSpec
 
 MAX_TEMPLATES_BYTES = 1_000_000
 """All templates of a pool together. An object may have 1.5 MB, status and bookkeeping included."""
 
 
-def size(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
+def size(spec: HawkPoolSpec, _: SpecContext) -> Iterator[Violation]:
     """The pool fits into one object."""
     sizes = {
         path: len(json.dumps(group.template, ensure_ascii=False).encode("utf-8", "surrogatepass"))
@@ -35,7 +35,7 @@ def size(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
         )
 
 
-def resources(spec: HawkPoolSpec, context: Context) -> Iterator[Violation]:
+def resources(spec: HawkPoolSpec, context: SpecContext) -> Iterator[Violation]:
     """Quantities can be read, devices are whole, and their number is the group's."""
     for path, group in groups(spec):
         if group.template is None:
@@ -67,7 +67,7 @@ def _is_device(name: str) -> bool:
     return "/" in name and not name.startswith("kubernetes.io/")
 
 
-def _agreement(path: str, group: GroupSpec, context: Context) -> Iterator[Violation]:
+def _agreement(path: str, group: GroupSpec, context: SpecContext) -> Iterator[Violation]:
     known = context.class_of(group)
     if known is None or known.resource_name is None or group.template is None:
         return
@@ -103,7 +103,7 @@ def uses_claims(template: Mapping[str, Any]) -> bool:
     return isinstance(spec, dict) and bool(spec.get("resourceClaims"))
 
 
-def own_labels(spec: HawkPoolSpec, _: Context) -> Iterator[Violation]:
+def own_labels(spec: HawkPoolSpec, _: SpecContext) -> Iterator[Violation]:
     """The operator's labels are not the template's to set."""
     ours = {labels.POOL, labels.GROUP, labels.ROLE}
     for path, group in groups(spec):

@@ -34,7 +34,7 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class SpecContext:
     """What is known besides the spec. None means not known: checks that need it are silent."""
 
     classes: Mapping[str, AcceleratorClassSpec] | None = None
@@ -56,7 +56,7 @@ class Context:
         return (self.classes or {}).get(group.accelerator_class or "")
 
 
-Check = Callable[[HawkPoolSpec, Context], Iterable[Violation]]
+Check = Callable[[HawkPoolSpec, SpecContext], Iterable[Violation]]
 
 
 def error(field: str, message: str, reason: Reason = Reason.INVALID_SPEC) -> Violation:

@@ -24,7 +24,7 @@ from hawk_agent.layouts.engines import engine
 from hawk_cli.bench.baselines.environments import Baseline, baseline
 from hawk_cli.bench.copying import named
 from hawk_cli.bench.errors import BenchError
-from hawk_cli.bench.measure import Rounds, Taken, interleave
+from hawk_cli.bench.measure import Measurements, Taken, interleave
 from hawk_cli.bench.worker import ACTIONS, KEY
 from hawk_cli.bench.workload import workload
 
@@ -158,7 +158,7 @@ def _ask(other: Baseline, mode: str) -> Callable[[], Taken]:
     return lambda: Taken(other.transfer(mode), 1e-9)
 
 
-def _report(found: Rounds) -> dict[str, Any]:
+def _report(found: Measurements) -> dict[str, Any]:
     answer: dict[str, Any] = {}
     for case in found.taken:
         answer[f"process_{case}_seconds"] = found.seconds(case).median

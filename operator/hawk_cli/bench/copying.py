@@ -11,7 +11,7 @@ import numpy as np
 from hawk_agent.layouts import engines
 from hawk_agent.layouts.engines import engine
 from hawk_cli.bench.errors import BenchError
-from hawk_cli.bench.measure import Rounds, Spread, interleave, local
+from hawk_cli.bench.measure import Measurements, Spread, interleave, local
 from hawk_cli.bench.workload import ELEMENT, FEATURES, HEADS, workload
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def bench_copy(mebibytes: int, rounds: int, *, pairs: tuple[tuple[str, str], ...
     return answer | named("fused_over_naive", naive.speedup("fused", "naive", cpu=True))
 
 
-def report(found: Rounds, fused: str, pairs: list[str], mebibytes: int) -> dict[str, Any]:
+def report(found: Measurements, fused: str, pairs: list[str], mebibytes: int) -> dict[str, Any]:
     """Ratios and rates of the rounds, under the names that scripts read."""
     answer: dict[str, Any] = {
         "engine": engine(),

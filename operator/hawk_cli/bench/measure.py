@@ -35,7 +35,7 @@ class Spread:
 
 
 @dataclass(slots=True)
-class Rounds:
+class Measurements:
     """What every case took in every round."""
 
     taken: dict[str, list[Taken]] = field(default_factory=dict)
@@ -77,12 +77,12 @@ def local(action: Callable[[], object], *, settle: bool = False) -> Callable[[],
     return turn
 
 
-def interleave(cases: Mapping[str, Callable[[], Taken]], rounds: int, *, warm_up: int = 1) -> Rounds:
+def interleave(cases: Mapping[str, Callable[[], Taken]], rounds: int, *, warm_up: int = 1) -> Measurements:
     """Run every case once a round, each round in an order of its own; the first rounds only warm up.
 
     A large shared cache remembers what ran before: no case may always follow the same one.
     """
-    found = Rounds({case: [] for case in cases})
+    found = Measurements({case: [] for case in cases})
     orders = random.Random(rounds)  # noqa: S311 -- the same orders each time
     for number in range(warm_up + rounds):
         for case in orders.sample(list(cases), len(cases)):

@@ -24,7 +24,7 @@ from hawk_cli.bench.measure import Spread, interleave, local
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hawk_cli.bench.measure import Rounds, Taken
+    from hawk_cli.bench.measure import Measurements, Taken
 
 CHAIN: Final = 64
 PIECES: Final = 32
@@ -73,7 +73,7 @@ def bench_posting(rounds: int) -> dict[str, Any]:
     return _report(interleave(cases, rounds), counts, ours.pieces)
 
 
-def _report(found: Rounds, counts: dict[str, int], pieces: float) -> dict[str, Any]:
+def _report(found: Measurements, counts: dict[str, int], pieces: float) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "rounds": len(found.taken["post"]),
         "chain": CHAIN,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from hawk_cli.bench.workload import Workload
+    from hawk_cli.bench.workload import CopyWorkload
 
 ACTIONS = ("fused", "nt_memcpy", "memcpy", "fused_digest", "cma", "cma_bounce", "stop")
 KEY = 0x5EED
@@ -82,7 +82,7 @@ def main(words: list[str]) -> None:
 
 
 def _actions(
-    work: Workload, source: mmap.mmap, target: mmap.mmap, attached: Attached
+    work: CopyWorkload, source: mmap.mmap, target: mmap.mmap, attached: Attached
 ) -> dict[str, Callable[[], object]]:
     view = np.frombuffer(source, np.uint8)[: work.nbytes]
     tiles = np.frombuffer(target, np.uint8)[: work.nbytes]

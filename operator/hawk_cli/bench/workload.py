@@ -19,7 +19,7 @@ MOST_MEBIBYTES = 4096
 
 
 @dataclass(frozen=True)
-class Workload:
+class CopyWorkload:
     """A pair of layouts of one size, with block tables in a random order."""
 
     nest: Nest
@@ -51,7 +51,7 @@ class Workload:
 
 def workload(
     source: str, target: str, mebibytes: int, dtype: str = "float16", tiles: Mapping[str, int] | None = None
-) -> Workload:
+) -> CopyWorkload:
     """Both presets over as many tokens as make the size.
 
     Args:
@@ -71,4 +71,4 @@ def workload(
     layouts = [Layout.preset(source, sizes, dtype), Layout.preset(target, {**sizes, **(tiles or {})}, dtype)]
     rng = np.random.default_rng(7)
     tables = [rng.permutation(layout.table.size) if layout.table else None for layout in layouts]
-    return Workload(compile_nest(*layouts), *tables)
+    return CopyWorkload(compile_nest(*layouts), *tables)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from hawk_api.models import ConfigError, Geometry, parse_config, preset, presets
+from hawk_api.models import Geometry, ModelConfigError, parse_config, preset, presets
 from hawk_api.v1alpha1 import DataType
 from hawk_cli.support.output import Output, OutputOption, emit, fail, rows
 
@@ -82,7 +82,7 @@ def _geometry(model: str | None, config: Path | None) -> Geometry:
         fail("--model: give exactly one of --model and --config; --list prints the known models")
     try:
         return preset(model) if model is not None else parse_config(_read(config), str(config))
-    except ConfigError as error:
+    except ModelConfigError as error:
         fail(f"--config: {error}")
     except ValueError as error:
         fail(f"--model: {error}")

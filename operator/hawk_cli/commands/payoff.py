@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_type_hi
 import typer
 
 from hawk_api.catalogue import shipped, sources
-from hawk_api.models import ConfigError, parse_config, preset
+from hawk_api.models import ModelConfigError, parse_config, preset
 from hawk_cli.support.output import Output, OutputOption, emit, fail, rows
 from hawk_planner.payoff import pictures, reports
 from hawk_planner.payoff.aiconfigurator import Asked, estimator
@@ -364,7 +364,7 @@ def _geometry(model: str | None, config: Path | None) -> Geometry:
         fail("--model: give exactly one of --model and --config; hawk kv --list prints the known models")
     try:
         return preset(model) if model is not None else parse_config(_read(config), str(config))
-    except ConfigError as error:
+    except ModelConfigError as error:
         fail(f"--config: {error}")
     except ValueError as error:
         fail(f"--model: {error}")

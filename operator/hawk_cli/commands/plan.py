@@ -14,14 +14,14 @@ from hawk_planner.payoff.amounts import amount, figure
 from hawk_planner.payoff.assumptions import Given
 from hawk_planner.payoff.checks import InputError, share
 from hawk_planner.payoff.measured import read, tables
-from hawk_planner.payoff.plan import Answer, Verdict
+from hawk_planner.payoff.plan import CapacityPlan, Verdict
 from hawk_planner.payoff.plan import answer as plan_answer
 from hawk_planner.payoff.question import ask
 from hawk_planner.payoff.recommend import Recommendation, recommend
 from hawk_planner.payoff.results import plan_data, tie_text
 from hawk_planner.payoff.scenario import Drafter
 from hawk_planner.payoff.turning import turning_points
-from hawk_planner.payoff.work import ModelWork
+from hawk_planner.payoff.work import ModelCosts
 
 DEFAULTS_SHOWN = ("requests_per_second", "prompt_tokens", "output_tokens", "link_bytes_per_second")
 
@@ -157,11 +157,11 @@ def _drafter(subject: Subject, model: str | None, acceptance: float | None) -> D
         geometry = preset(model)
     except ValueError as error:
         raise InputError("--draft-model", str(error), "hawk kv --list prints the known models") from None
-    work = ModelWork(geometry, subject.pool.spec.model.kv_dtype)
+    work = ModelCosts(geometry, subject.pool.spec.model.kv_dtype)
     return Drafter(work, share("--draft-acceptance", acceptance), 0.0)
 
 
-def _plot(path: Path, chart: str, name: str, answer: Answer, data: dict[str, Any]) -> None:
+def _plot(path: Path, chart: str, name: str, answer: CapacityPlan, data: dict[str, Any]) -> None:
     # Drawing takes longer to load than a plan takes to make.
     from hawk_planner.payoff.draw import unwritable, write  # noqa: PLC0415
     from hawk_planner.payoff.page import page  # noqa: PLC0415

@@ -19,8 +19,8 @@ from hawk_cli.support.manifests import load as load_manifests
 from hawk_cli.support.output import Output, OutputOption, emit, fail, rows
 from hawk_planner.payoff.checks import InputError, within
 from hawk_planner.payoff.draw import check_writable
-from hawk_planner.simulate.course import Course, Load
-from hawk_planner.simulate.engine import Settings
+from hawk_planner.simulate.course import BinnedLoad, Course
+from hawk_planner.simulate.engine import ClusterSettings
 from hawk_planner.simulate.generate import SCENARIOS, scenario
 from hawk_planner.simulate.progress import watched
 from hawk_planner.simulate.run import POLICIES, Arena, UnknownPolicyError, check, compare
@@ -114,7 +114,7 @@ def simulate(
     problem = _problem(pool, ttft_stretch)
     if queue_order is not None:
         problem = replace(problem, queue_order=queue_order)
-    settings = Settings(
+    settings = ClusterSettings(
         startup_s=startup_seconds,
         link_bytes_per_second=link_gbps * 1e9 / 8,
         order=problem.queue_order,
@@ -262,6 +262,6 @@ def _plot(path: Path, trace: Trace, problem: Problem, scores: list[Score]) -> No
         fail(f"--plot: the package {error.name} is not installed; install hawkpool[sim]", 1)
     courses = [Course.of(found, problem) for found in scores]
     try:
-        path.write_bytes(over_time(trace.name, Load.of(trace), courses, path.suffix.lower()[1:]))
+        path.write_bytes(over_time(trace.name, BinnedLoad.of(trace), courses, path.suffix.lower()[1:]))
     except OSError as error:
         fail(f"--plot: {path}: {error.strerror or error}; give a path that can be written", 1)

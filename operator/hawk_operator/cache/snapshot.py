@@ -26,7 +26,7 @@ from hawk_kube.kinds import (
     LEASE,
     POD,
     SCALED_OBJECT,
-    Kind,
+    ResourceKind,
 )
 from hawk_operator.cache import classes, reduced
 from hawk_operator.cache.shelf import Shelf
@@ -74,7 +74,7 @@ class Snapshot:
         self._pods: Shelf[Pod] = Shelf(reduced.pod, lambda pod: [(pod.namespace, pod.pool)])
         self._children: Shelf[Object] = Shelf(reduced.child, reduced.pool_of_child)
         self._classes: Shelf[Object] = Shelf(reduced.plain)
-        self._shelves: dict[Kind, Shelf[Any]] = {
+        self._shelves: dict[ResourceKind, Shelf[Any]] = {
             HAWK_POOL: self._pools,
             HAWK_NODE: self._agents,
             POD: self._pods,
@@ -84,34 +84,34 @@ class Snapshot:
         self._locks = {kind: threading.Lock() for kind in (*self._shelves, LEASE, AUTOSCALER, SCALED_OBJECT)}
         self._known: tuple[int, Mapping[str, AcceleratorClassSpec]] = (-1, {})
         self._maps: dict[tuple[str, str], tuple[Object, float]] = {}
-        self._due: dict[Kind, float] = {}
-        self._scalers: dict[Kind, dict[str, list[Object]]] = {}
+        self._due: dict[ResourceKind, float] = {}
+        self._scalers: dict[ResourceKind, dict[str, list[Object]]] = {}
         self._beats: dict[str, liveness.Beat] = {}
         self._beats_at = 0.0
         self._living: frozenset[str] = frozenset()
 
     # What comes in
 
-    def take(self, kind: Kind, event: str | None, body: Mapping[str, Any]) -> Change[Any] | None:
+    def take(self, kind: ResourceKind, event: str | None, body: Mapping[str, Any]) -> Change[Any] | None:
         """A word of a watch; None when it changes nothing that anybody looks at."""
         shelf = self._shelves[kind]
         return shelf.drop(body) if event == "DELETED" else shelf.put(body)
 
-    def refresh(self, kind: Kind, interval: float) -> list[Change[Any]]:
+    def refresh(self, kind: ResourceKind, interval: float) -> list[Change[Any]]:
         """List a kind if the last list is `interval` seconds old, and long enough for what it cost."""
         if self._clock() < self._due.get(kind, float("-inf")) or not self._may_list(kind):
             return []
         with self._locks[kind]:
             return self._list(kind, interval)
 
-    def _list(self, kind: Kind, interval: float) -> list[Change[Any]]:
+    def _list(self, kind: ResourceKind, interval: float) -> list[Change[Any]]:
         begun = self._clock()
         version, bodies = self._read(kind)
         changes: list[Change[Any]] = self._shelves[kind].replace(version, bodies)
         self._due[kind] = begun + max(interval, (self._clock() - begun) / SHARE)
         return changes
 
-    def _read(self, kind: Kind) -> tuple[int, Iterable[Mapping[str, Any]]]:
+    def _read(self, kind: ResourceKind) -> tuple[int, Iterable[Mapping[str, Any]]]:
         """The list's resourceVersion, known from its first page, and the objects page by page."""
         namespace = self._namespace if kind.namespaced else None
         pages = self._api.pages(kind, namespace, MANAGED if kind in {POD, DEPLOYMENT} else "")
@@ -124,10 +124,10 @@ class Snapshot:
 
         return int(version) if version.isdecimal() else 0, bodies()
 
-    def _may_list(self, kind: Kind) -> bool:
+    def _may_list(self, kind: ResourceKind) -> bool:
         return kind not in {HAWK_NODE, ACCELERATOR_CLASS} or self._access.usable("list", kind)
 
-    def _listed(self, kind: Kind) -> None:
+    def _listed(self, kind: ResourceKind) -> None:
         """Make sure that a kind was listed once."""
         if kind not in self._due:
             with self._locks[kind]:
@@ -177,7 +177,9 @@ class Snapshot:
         self._listed(POD)
         return self._pods.all()
 
-    def _of_pool(self, kind: Kind, shelf: Shelf[Any], namespace: str, pool: str, *, fresh: bool) -> list[Any]:
+    def _of_pool(
+        self, kind: ResourceKind, shelf: Shelf[Any], namespace: str, pool: str, *, fresh: bool
+    ) -> list[Any]:
         marks = pool_labels(pool)
         if not fresh:
             self._listed(kind)
@@ -234,7 +236,7 @@ class Snapshot:
                 found += self._scalers_of(kind).get(namespace, ())
         return found
 
-    def _scalers_of(self, kind: Kind) -> dict[str, list[Object]]:
+    def _scalers_of(self, kind: ResourceKind) -> dict[str, list[Object]]:
         """Scalers by namespace. Nothing watches them: they are few and seldom change."""
         with self._locks[kind]:
             begun = self._clock()

@@ -45,7 +45,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from hawk_kube.errors import NotFoundError
-from hawk_kube.kinds import ACCESS_REVIEW, Kind
+from hawk_kube.kinds import ACCESS_REVIEW, ResourceKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,11 +62,11 @@ class Access:
     def __init__(self, api: Client, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._clock = clock
-        self._known: dict[tuple[str, Kind, str], tuple[bool, float]] = {}
-        self._served: dict[Kind, tuple[bool, float]] = {}
+        self._known: dict[tuple[str, ResourceKind, str], tuple[bool, float]] = {}
+        self._served: dict[ResourceKind, tuple[bool, float]] = {}
         self._lock = threading.Lock()
 
-    def allowed(self, verb: str, kind: Kind, namespace: str = "") -> bool:
+    def allowed(self, verb: str, kind: ResourceKind, namespace: str = "") -> bool:
         """Whether `verb` is allowed on all objects of a kind, in a namespace or ("") in the whole cluster.
 
         Raises ApiError when the API server can't be asked.
@@ -88,7 +88,7 @@ class Access:
             self._known[key] = (answer, self._clock())
         return answer
 
-    def served(self, kind: Kind) -> bool:
+    def served(self, kind: ResourceKind) -> bool:
         """Whether the cluster has this kind at all, such as another project's custom resource."""
         with self._lock:
             known = self._served.get(kind)
@@ -103,7 +103,7 @@ class Access:
             self._served[kind] = (answer, self._clock())
         return answer
 
-    def usable(self, verb: str, kind: Kind, namespace: str = "") -> bool:
+    def usable(self, verb: str, kind: ResourceKind, namespace: str = "") -> bool:
         """Whether the kind is served and the verb allowed.
 
         Raises ApiError when the API server can't be asked just now: not knowing is not a refusal.

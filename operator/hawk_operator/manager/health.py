@@ -24,7 +24,7 @@ _HOLDS_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True)
-class Verdict:
+class HealthVerdict:
     """An answer and its reason, in words."""
 
     ok: bool
@@ -47,32 +47,32 @@ class Progress:
     blind_because: str = ""
 
 
-def alive(progress: Progress, stuck_after: float) -> Verdict:
+def alive(progress: Progress, stuck_after: float) -> HealthVerdict:
     """False when a restart could help: nothing was achieved for `stuck_after` seconds."""
     if progress.lost:
-        return Verdict(False, "the Lease is held by another process; this one is ending")
+        return HealthVerdict(False, "the Lease is held by another process; this one is ending")
     if not progress.leading:
         ok = progress.lease_age <= stuck_after
-        return Verdict(ok, f"standby; the Lease was read {progress.lease_age:.0f} s ago")
+        return HealthVerdict(ok, f"standby; the Lease was read {progress.lease_age:.0f} s ago")
     if progress.list_age > stuck_after:
-        return Verdict(False, f"no list of the pools succeeded for {progress.list_age:.0f} s")
+        return HealthVerdict(False, f"no list of the pools succeeded for {progress.list_age:.0f} s")
     if progress.pools and progress.reconcile_age > stuck_after:
-        return Verdict(False, f"no reconcile succeeded for {progress.reconcile_age:.0f} s")
+        return HealthVerdict(False, f"no reconcile succeeded for {progress.reconcile_age:.0f} s")
     if progress.blind_for > stuck_after:
-        return Verdict(
+        return HealthVerdict(
             False, f"the watches have kept failing for {progress.blind_for:.0f} s: {progress.blind_because}"
         )
-    return Verdict(
+    return HealthVerdict(
         True, f"leading; {progress.pools} pools, last reconcile {progress.reconcile_age:.0f} s ago"
     )
 
 
-def ready(progress: Progress, degraded_after: float) -> Verdict:
+def ready(progress: Progress, degraded_after: float) -> HealthVerdict:
     """False while the work is held up, which a restart would not help."""
     if progress.throttled_for > 0:
-        return Verdict(False, f"the API server asked to wait; {progress.throttled_for:.0f} s are left")
+        return HealthVerdict(False, f"the API server asked to wait; {progress.throttled_for:.0f} s are left")
     if progress.leading and progress.list_age > degraded_after:
-        return Verdict(False, f"degraded: no list of the pools succeeded for {progress.list_age:.0f} s")
+        return HealthVerdict(False, f"degraded: no list of the pools succeeded for {progress.list_age:.0f} s")
     return alive(progress, degraded_after)
 
 
@@ -140,7 +140,11 @@ class HealthServer:
     """Serves /healthz, /readyz and /metrics from daemon threads."""
 
     def __init__(
-        self, address: str, port: int, checks: dict[str, Callable[[], Verdict]], metrics: Callable[[], bytes]
+        self,
+        address: str,
+        port: int,
+        checks: dict[str, Callable[[], HealthVerdict]],
+        metrics: Callable[[], bytes],
     ) -> None:
         class Handler(BaseHTTPRequestHandler):
             timeout = 5

@@ -24,8 +24,8 @@ from hawk_operator.runtime.metrics import Metrics
 from hawk_operator.runtime.workqueue import WorkQueue
 
 if TYPE_CHECKING:
-    from hawk_kube.kinds import Kind
-    from hawk_operator.reconcile.context import Context
+    from hawk_kube.kinds import ResourceKind
+    from hawk_operator.reconcile.context import ReconcileContext
     from hawk_operator.runtime.settings import OperatorSettings
 
 _log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ LOST_LEASE: Final = 3
 _STOP_SECONDS: Final = 6.0
 
 
-class Part(Protocol):
+class Runnable(Protocol):
     """Something that runs beside the others."""
 
     def start(self) -> None:
@@ -114,7 +114,7 @@ class Operator:
             for part in parts:
                 part.join(max(0.0, end - time.monotonic()))
 
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[Runnable]:
         """Everything that a leader runs, imported only now."""
         from hawk_operator.manager.periodic import Pulse, Resync  # noqa: PLC0415
         from hawk_operator.manager.workers import Workers  # noqa: PLC0415
@@ -140,7 +140,7 @@ class Operator:
             *([TrustLoop(context.api, self._settings, self._metrics.registry)] if signs else ()),
         ]
 
-    def _ask(self, context: Context) -> tuple[list[Kind], bool] | None:
+    def _ask(self, context: ReconcileContext) -> tuple[list[ResourceKind], bool] | None:
         """Which of the cluster's kinds may be watched, and whether certificates are signed here.
 
         Waits until the cluster serves HawkPools and answers; None when asked to end before that.
@@ -169,10 +169,10 @@ class Operator:
             self._stop.wait(2.0)
         return None
 
-    def _context(self) -> Context:
+    def _context(self) -> ReconcileContext:
         from hawk_operator.cache.snapshot import Snapshot  # noqa: PLC0415
         from hawk_operator.reconcile.act import Actor  # noqa: PLC0415
-        from hawk_operator.reconcile.context import Context, Shared  # noqa: PLC0415
+        from hawk_operator.reconcile.context import ReconcileContext, Shared  # noqa: PLC0415
         from hawk_operator.reconcile.look import Looker  # noqa: PLC0415
         from hawk_operator.reconcile.memory import Memories  # noqa: PLC0415
         from hawk_operator.reconcile.observe import Observer  # noqa: PLC0415
@@ -180,7 +180,7 @@ class Operator:
         settings, api = self._settings, self._api
         access = Access(api)
         snapshot = Snapshot(api, access, settings)
-        return Context(
+        return ReconcileContext(
             settings=settings,
             api=api,
             access=access,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from hawk_operator.manager.health import Activity
     from hawk_operator.manager.leader import Leadership
-    from hawk_operator.reconcile.context import Context
+    from hawk_operator.reconcile.context import ReconcileContext
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _HOUSEKEEPING_SECONDS: Final = 120.0
 class Periodic:
     """Repeats `round` every `interval` seconds in a thread; a failed round is repeated sooner."""
 
-    def __init__(self, name: str, interval: float, context: Context, leadership: Leadership) -> None:
+    def __init__(self, name: str, interval: float, context: ReconcileContext, leadership: Leadership) -> None:
         self._name = name
         self._interval = interval
         self._context = context
@@ -78,7 +78,7 @@ class Resync(Periodic):
 
     def __init__(
         self,
-        context: Context,
+        context: ReconcileContext,
         leadership: Leadership,
         activity: Activity,
         wall: Callable[[], float] = time.time,
@@ -154,7 +154,7 @@ class Resync(Periodic):
 class Pulse(Periodic):
     """The agents' Leases: an agent that appears or dies marks the pools on its node."""
 
-    def __init__(self, context: Context, leadership: Leadership) -> None:
+    def __init__(self, context: ReconcileContext, leadership: Leadership) -> None:
         super().__init__("pulse", PULSE_SECONDS, context, leadership)
         self._living: frozenset[str] | None = None
 

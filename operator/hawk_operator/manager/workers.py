@@ -17,10 +17,10 @@ from hawk_operator.runtime.workqueue import WIRING
 if TYPE_CHECKING:
     from hawk_operator.manager.health import Activity
     from hawk_operator.manager.leader import Leadership
-    from hawk_operator.reconcile.context import Context
+    from hawk_operator.reconcile.context import ReconcileContext
     from hawk_operator.reconcile.pool import PoolReconciler
     from hawk_operator.reconcile.wiring import WiringReconciler
-    from hawk_operator.runtime.workqueue import Key
+    from hawk_operator.runtime.workqueue import WorkKey
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Workers:
 
     def __init__(
         self,
-        context: Context,
+        context: ReconcileContext,
         pools: PoolReconciler,
         wiring: WiringReconciler,
         leadership: Leadership,
@@ -76,7 +76,7 @@ class Workers:
             finally:
                 queue.done(key)
 
-    def _work(self, key: Key) -> None:
+    def _work(self, key: WorkKey) -> None:
         metrics, queue = self._context.metrics, self._context.queue
         if not self._leadership.may_write():
             queue.add(key, _WAIT)
@@ -97,7 +97,7 @@ class Workers:
                 self._say(key, error)
         metrics.reconciles.labels(key.kind, outcome).inc()
 
-    def _reconcile(self, key: Key) -> None:
+    def _reconcile(self, key: WorkKey) -> None:
         if key == WIRING:
             self._wiring.reconcile()
             self._context.queue.succeeded(key)
@@ -105,7 +105,7 @@ class Workers:
         self._pools.reconcile(key)
         self._activity.reconciled()
 
-    def _say(self, key: Key, error: Exception) -> None:
+    def _say(self, key: WorkKey, error: Exception) -> None:
         if key == WIRING:
             return
         try:

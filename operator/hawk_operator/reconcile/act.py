@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from hawk_kube.client import Client, Object
     from hawk_operator.cache.snapshot import Snapshot
     from hawk_operator.reconcile.case import Case
-    from hawk_operator.reconcile.memory import Memory
-    from hawk_operator.reconcile.observe import Group
+    from hawk_operator.reconcile.memory import PoolMemory
+    from hawk_operator.reconcile.observe import ObservedGroup
     from hawk_operator.reconcile.plan import Plan
     from hawk_operator.runtime.metrics import Metrics
     from hawk_operator.runtime.settings import OperatorSettings
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class Outcome:
+class ActionResult:
     """What became of a plan."""
 
     scaled: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -75,9 +75,9 @@ class Actor:
                 return True
         return any(not child["metadata"].get("deletionTimestamp") for child in case.seen.orphans)
 
-    def carry_out(self, case: Case, plan: Plan) -> Outcome:
+    def carry_out(self, case: Case, plan: Plan) -> ActionResult:
         """Do the step. Shrinking comes first; what grows was given only room that is free without it."""
-        outcome = Outcome()
+        outcome = ActionResult()
         shrinking_first = sorted(
             case.seen.groups, key=lambda g: plan.requests[g.spec.name] > (g.pods.requested or 0)
         )
@@ -112,7 +112,7 @@ class Actor:
                 gone.append(metadata["name"])
         return gone
 
-    def _group(self, case: Case, group: Group, replicas: int, outcome: Outcome) -> None:
+    def _group(self, case: Case, group: ObservedGroup, replicas: int, outcome: ActionResult) -> None:
         before = group.pods.requested
         if group.spec.template is None:
             if replicas != before:
@@ -122,7 +122,7 @@ class Actor:
         if before is None or (replicas != before and not group.conflict):
             outcome.scaled[group.spec.name] = (before or 0, replicas)
 
-    def _wanted(self, case: Case, group: Group, replicas: int) -> Object:
+    def _wanted(self, case: Case, group: ObservedGroup, replicas: int) -> Object:
         """The child as it should be. Raises TemplateError."""
         device = case.classes.get(group.spec.accelerator_class or "")
         wanted = children.render(
@@ -137,7 +137,7 @@ class Actor:
             del wanted["spec"]["replicas"]  # another controller's: leave it its field
         return wanted
 
-    def _apply(self, wanted: Object, live: Mapping[str, Any] | None, memory: Memory) -> bool:
+    def _apply(self, wanted: Object, live: Mapping[str, Any] | None, memory: PoolMemory) -> bool:
         """Apply a child that differs, tried out first where its template is new. Whether it was written."""
         name = wanted["metadata"]["name"]
         difference = _difference(wanted, live, memory)
@@ -155,7 +155,7 @@ class Actor:
         self._snapshot.put_child(made)
         return True
 
-    def _scale(self, case: Case, group: Group, replicas: int) -> None:
+    def _scale(self, case: Case, group: ObservedGroup, replicas: int) -> None:
         assert group.target is not None
         assert group.spec.scale_target_ref is not None
         self._api.scale(group.target, case.key.namespace, group.spec.scale_target_ref.name, replicas)
@@ -186,12 +186,12 @@ class Actor:
         self._metrics.writes.labels("pods", "patch").inc()
 
 
-def _ours(group: Group) -> bool:
+def _ours(group: ObservedGroup) -> bool:
     """Whether anything of the group's workload may be written."""
     return not (group.trouble or (group.conflict and group.spec.template is None))
 
 
-def _difference(wanted: Object, live: Mapping[str, Any] | None, memory: Memory) -> str:
+def _difference(wanted: Object, live: Mapping[str, Any] | None, memory: PoolMemory) -> str:
     """The first field that has to be applied; "" when none has, or when this very apply was made before and
     something else sets the field again."""
     name = str(wanted["metadata"]["name"])

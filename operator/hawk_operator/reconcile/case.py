@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from hawk_api.policy import Violation
     from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPool
     from hawk_kube.client import Object
-    from hawk_operator.reconcile.memory import Memory
+    from hawk_operator.reconcile.memory import PoolMemory
     from hawk_operator.reconcile.observe import Observation
-    from hawk_operator.runtime.workqueue import Key
+    from hawk_operator.runtime.workqueue import WorkKey
     from hawk_operator.wiring.peers import Agent
 
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 class Case:
     """What the later steps of a look are given."""
 
-    key: Key
+    key: WorkKey
     pool: HawkPool
     body: Object
     """The pool as the API gave it."""
-    memory: Memory
+    memory: PoolMemory
     now: float
     """Seconds since the epoch."""
     classes: Mapping[str, AcceleratorClassSpec]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hawk_operator.reconcile.observe import Observer
     from hawk_operator.runtime.metrics import Metrics
     from hawk_operator.runtime.settings import OperatorSettings
-    from hawk_operator.runtime.workqueue import Key, WorkQueue
+    from hawk_operator.runtime.workqueue import WorkKey, WorkQueue
 
 
 @dataclass
@@ -32,21 +32,21 @@ class Shared:
     wiring: Wiring = field(default_factory=Wiring)
     schema: Schema = field(default_factory=Schema)
     """What the served CRDs don't have."""
-    draining: dict[Key, frozenset[tuple[str, str]]] = field(default_factory=dict)
+    draining: dict[WorkKey, frozenset[tuple[str, str]]] = field(default_factory=dict)
     """(node, group) of the workers of each pool that are being emptied."""
     agents_refused: str = ""
     """Why the agents' pods can't be created; "" where nothing is known against it."""
     wiring_pause: float = 0.0
     """Seconds to gather events before the wiring is computed again: more where that takes longer."""
-    nodes: dict[Key, frozenset[str]] = field(default_factory=dict)
+    nodes: dict[WorkKey, frozenset[str]] = field(default_factory=dict)
     """Nodes on which each pool was seen."""
-    pools: dict[str, set[Key]] = field(default_factory=dict)
+    pools: dict[str, set[WorkKey]] = field(default_factory=dict)
     """The same by node: whom to look at again when a HawkNode changes."""
-    children: dict[tuple[str, str], Key] = field(default_factory=dict)
+    children: dict[tuple[str, str], WorkKey] = field(default_factory=dict)
     """Pools by namespace and the value of the pool label."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def seen(self, key: Key, nodes: frozenset[str]) -> bool:
+    def seen(self, key: WorkKey, nodes: frozenset[str]) -> bool:
         """Note a pool's nodes; whether they changed."""
         with self.lock:
             self.children[key.namespace, label_value(key.name)] = key
@@ -55,7 +55,7 @@ class Shared:
             self.nodes[key] = nodes
             return before != nodes
 
-    def drains(self, key: Key, workers: frozenset[tuple[str, str]]) -> bool:
+    def drains(self, key: WorkKey, workers: frozenset[tuple[str, str]]) -> bool:
         """Note which of a pool's workers are being emptied; whether that changed."""
         with self.lock:
             before = self.draining.pop(key, frozenset())
@@ -63,19 +63,19 @@ class Shared:
                 self.draining[key] = workers
             return before != workers
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: WorkKey) -> None:
         """The pool is gone."""
         with self.lock:
             self._move(key, self.nodes.pop(key, frozenset()), frozenset())
             self.draining.pop(key, None)
             self.children.pop((key.namespace, label_value(key.name)), None)
 
-    def on(self, node: str) -> list[Key]:
+    def on(self, node: str) -> list[WorkKey]:
         """The pools that were seen on a node."""
         with self.lock:
             return list(self.pools.get(node, ()))
 
-    def _move(self, key: Key, before: frozenset[str], after: frozenset[str]) -> None:
+    def _move(self, key: WorkKey, before: frozenset[str], after: frozenset[str]) -> None:
         for node in before - after:
             self.pools[node].discard(key)
             if not self.pools[node]:
@@ -85,7 +85,7 @@ class Shared:
 
 
 @dataclass(frozen=True)
-class Context:
+class ReconcileContext:
     """The parts, each safe for several threads."""
 
     settings: OperatorSettings

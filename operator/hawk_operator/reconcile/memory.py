@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hawk_operator.reconcile.worth import Judged
-    from hawk_operator.runtime.workqueue import Key
+    from hawk_operator.runtime.workqueue import WorkKey
     from hawk_operator.workloads.drain import Choice
     from hawk_planner.sizing import Decision, History
     from hawk_planner.traffic import Window
 
 
 @dataclass
-class Memory:
+class PoolMemory:
     """One pool's. Only the worker that holds the pool's key touches it."""
 
     uid: str = ""
@@ -43,23 +43,23 @@ class Memories:
     """One Memory a pool; a pool that was created anew under its name starts with an empty one."""
 
     def __init__(self) -> None:
-        self._by_key: dict[Key, Memory] = {}
+        self._by_key: dict[WorkKey, PoolMemory] = {}
         self._lock = threading.Lock()
 
-    def of(self, key: Key, uid: str) -> Memory:
+    def of(self, key: WorkKey, uid: str) -> PoolMemory:
         """The memory of the pool with this uid."""
         with self._lock:
             memory = self._by_key.get(key)
             if memory is None or memory.uid != uid:
-                memory = self._by_key[key] = Memory(uid=uid)
+                memory = self._by_key[key] = PoolMemory(uid=uid)
             return memory
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: WorkKey) -> None:
         """The pool is gone."""
         with self._lock:
             self._by_key.pop(key, None)
 
-    def known(self) -> set[Key]:
+    def known(self) -> set[WorkKey]:
         """Pools that something is remembered of."""
         with self._lock:
             return set(self._by_key)

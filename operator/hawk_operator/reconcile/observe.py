@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hawk_api.reasons import Reason
 from hawk_kube.errors import NotFoundError, RejectedError
-from hawk_kube.kinds import POD, Kind
+from hawk_kube.kinds import POD, ResourceKind
 from hawk_operator.reconcile.targets import Kinds, conflict, target_of
 from hawk_operator.workloads import pods as pod_facts
 from hawk_operator.workloads.children import name_of
@@ -26,14 +26,14 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Group:
+class ObservedGroup:
     """One group of the spec with its workload as it is."""
 
     spec: GroupSpec
     pods: GroupPods
     child: Mapping[str, Any] | None = None
     """The Deployment of a template; None when there is none yet."""
-    target: Kind | None = None
+    target: ResourceKind | None = None
     """The kind of a scale target that was found."""
     trouble: tuple[Reason, str] | None = None
     conflict: str = ""
@@ -45,7 +45,7 @@ class Group:
 class Observation:
     """A pool at one moment."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[ObservedGroup, ...]
     orphans: tuple[Mapping[str, Any], ...] = ()
     """Children of groups that the spec no longer has."""
     nodes: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Observer:
 
     def _templated(
         self, pool: HawkPool, spec: GroupSpec, child: Object | None, pods: list[pod_facts.Pod]
-    ) -> Group:
+    ) -> ObservedGroup:
         requested = None if child is None else int(child.get("spec", {}).get("replicas", 1))
         found = GroupPods(spec.name, spec.role.value, requested, pod_facts.group_of(pods, spec.name))
         trouble = None
@@ -104,11 +104,11 @@ class Observer:
             reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": child["metadata"]["name"]}
             target = target_of(reference, str(pool.metadata.namespace))
             other = conflict(target, None, (), self._snapshot.autoscalers(target.namespace))
-        return Group(
+        return ObservedGroup(
             spec, found, child=child, trouble=trouble, conflict=other, refused=refused_pods(child or {})
         )
 
-    def _scaled(self, pool: HawkPool, body: Object, spec: GroupSpec) -> Group:
+    def _scaled(self, pool: HawkPool, body: Object, spec: GroupSpec) -> ObservedGroup:
         reference = spec.scale_target_ref
         assert reference is not None
         namespace = str(pool.metadata.namespace)
@@ -117,10 +117,10 @@ class Observer:
             kind = self._kinds.find(reference.api_version, reference.kind)
             requested, selector = self._api.scale_of(kind, namespace, reference.name)
         except NotFoundError as error:
-            return Group(spec, empty, trouble=(Reason.SCALE_TARGET_MISSING, str(error)))
+            return ObservedGroup(spec, empty, trouble=(Reason.SCALE_TARGET_MISSING, str(error)))
         except RejectedError as error:
             text = f"{error}; give the operator the verbs get and patch on {reference.kind}'s /scale"
-            return Group(spec, empty, trouble=(Reason.SCALE_TARGET_MISSING, text))
+            return ObservedGroup(spec, empty, trouble=(Reason.SCALE_TARGET_MISSING, text))
         pods = self._api.list(POD, namespace, selector) if selector else []
         found = GroupPods(
             spec.name,
@@ -131,7 +131,7 @@ class Observer:
         target = target_of(reference.to_dict(), namespace)
         pools = [entry.body for entry in self._snapshot.pools_in(namespace)]
         other = conflict(target, body, pools, self._snapshot.autoscalers(namespace))
-        return Group(spec, found, target=kind, conflict=other)
+        return ObservedGroup(spec, found, target=kind, conflict=other)
 
 
 def refused_pods(child: Mapping[str, Any]) -> str:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hawk_api.v1alpha1 import AcceleratorClassSpec, GroupSpec, HawkPool
-    from hawk_operator.reconcile.observe import Group
-    from hawk_operator.workloads.drain import Drain, Work
+    from hawk_operator.reconcile.observe import ObservedGroup
+    from hawk_operator.workloads.drain import Drain, PodWork
 
 _BY_ORDINAL: Final = frozenset({"StatefulSet", "LeaderWorkerSet"})
 """Controllers that take no hint: the highest ordinal goes."""
@@ -37,7 +37,9 @@ class Plan:
     drains: Mapping[str, Drain]
 
 
-def goals(groups: Sequence[Group], decided: Mapping[str, int] | None, *, may_grow: bool) -> dict[str, int]:
+def goals(
+    groups: Sequence[ObservedGroup], decided: Mapping[str, int] | None, *, may_grow: bool
+) -> dict[str, int]:
     """The replicas to head for; `decided` is None where nothing may be carried out: then what is there stays.
 
     A workload that doesn't exist yet starts with the fewest replicas that the spec allows.
@@ -56,10 +58,10 @@ def goals(groups: Sequence[Group], decided: Mapping[str, int] | None, *, may_gro
 
 def make(
     pool: HawkPool,
-    groups: Sequence[Group],
+    groups: Sequence[ObservedGroup],
     goal: Mapping[str, int],
     classes: Mapping[str, AcceleratorClassSpec],
-    work: Mapping[str, Work],
+    work: Mapping[str, PodWork],
     *,
     now: float,
 ) -> Plan:
@@ -90,7 +92,7 @@ def make(
     return Plan(_requests(groups, step), step.outstanding, drains)
 
 
-def frozen(group: Group) -> bool:
+def frozen(group: ObservedGroup) -> bool:
     """Whether the group's replicas are not ours to change now."""
     return bool(group.conflict or group.trouble)
 
@@ -105,14 +107,14 @@ def surge(spec: GroupSpec, replicas: int) -> int:
     return -(-replicas * int(value.rstrip("%")) // 100)
 
 
-def _reachable(group: Group, goal: int, drained: Drain | None) -> int:
+def _reachable(group: ObservedGroup, goal: int, drained: Drain | None) -> int:
     """The goal, or what it can't go below yet: workers that are still being emptied stay."""
     if drained is None:
         return goal
     return max(goal, min(group.pods.requested or 0, drained.floor(len(group.pods.active))))
 
 
-def _present(group: Group) -> Present:
+def _present(group: ObservedGroup) -> Present:
     requested = group.pods.requested or 0
     return Present(
         requested=requested,
@@ -121,7 +123,7 @@ def _present(group: Group) -> Present:
     )
 
 
-def _requests(groups: Sequence[Group], step: Step) -> dict[str, int]:
+def _requests(groups: Sequence[ObservedGroup], step: Step) -> dict[str, int]:
     found = {group.spec.name: group.pods.requested or 0 for group in groups}
     found.update(step.changes)
     return found

@@ -19,12 +19,12 @@ from hawk_kube.kinds import HAWK_POOL
 from hawk_operator.kube.events import Happening
 from hawk_operator.reconcile import plan as planning
 from hawk_operator.reconcile import verdicts
-from hawk_operator.reconcile.act import Outcome
+from hawk_operator.reconcile.act import ActionResult
 from hawk_operator.reconcile.case import Case
 from hawk_operator.reconcile.model import config_json
 from hawk_operator.reconcile.report import Reporter
-from hawk_operator.runtime.workqueue import Key, next_tick
-from hawk_operator.workloads.drain import Work
+from hawk_operator.runtime.workqueue import WorkKey, next_tick
+from hawk_operator.workloads.drain import PodWork
 from hawk_planner.sizing import GroupObservation, History
 from hawk_planner.sizing.api import decide
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from hawk_api.v1alpha1 import HawkPool
     from hawk_kube.client import Object
-    from hawk_operator.reconcile.context import Context
-    from hawk_operator.reconcile.observe import Group
+    from hawk_operator.reconcile.context import ReconcileContext
+    from hawk_operator.reconcile.observe import ObservedGroup
     from hawk_operator.reconcile.plan import Plan
     from hawk_planner.sizing import Decision
     from hawk_planner.traffic import Window
@@ -47,17 +47,17 @@ _UNREADABLE_SECONDS = 60.0
 class PoolReconciler:
     """Reconciles pools; one instance serves all workers."""
 
-    def __init__(self, context: Context, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, context: ReconcileContext, wall: Callable[[], float] = time.time) -> None:
         self._context = context
         self._wall = wall
         self._reporter = Reporter(context)
 
-    def reconcile(self, key: Key) -> None:
+    def reconcile(self, key: WorkKey) -> None:
         """Bring one pool nearer to what was decided. Raises ApiError to be retried."""
         if not self._reconcile(key, fresh=False):
             self._reconcile(key, fresh=True)
 
-    def _reconcile(self, key: Key, *, fresh: bool) -> bool:
+    def _reconcile(self, key: WorkKey, *, fresh: bool) -> bool:
         """One look. False, and nothing is done, where what is remembered says that something has to be
         written: that is decided by what is read (`fresh`)."""
         try:
@@ -78,7 +78,7 @@ class PoolReconciler:
         window = self._traffic(case)
         decision = self._decide(case, window)
         plan = self._plan(case, decision, window)
-        outcome = Outcome() if plan is not None else None
+        outcome = ActionResult() if plan is not None else None
         if plan is not None and self._context.actor.needed(case, plan):
             if not fresh:
                 return False
@@ -90,7 +90,7 @@ class PoolReconciler:
         self._schedule(case, plan, outcome)
         return True
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: WorkKey) -> None:
         """The pool is gone or going."""
         context = self._context
         context.queue.forget(key)
@@ -99,7 +99,7 @@ class PoolReconciler:
         context.metrics.forget(key.namespace, key.name)
         context.mark_wiring()
 
-    def report_failure(self, key: Key, message: str) -> None:
+    def report_failure(self, key: WorkKey, message: str) -> None:
         """Say in the pool's conditions that the operator itself failed with it. Raises ApiError."""
         try:
             body = self._context.api.get(HAWK_POOL, key.name, key.namespace)
@@ -107,11 +107,11 @@ class PoolReconciler:
             return
         self._reporter.unreadable(body, Reason.RECONCILE_FAILED, message, self._wall())
 
-    def _look(self, key: Key, pool: HawkPool, body: Object, *, fresh: bool) -> Case:
+    def _look(self, key: WorkKey, pool: HawkPool, body: Object, *, fresh: bool) -> Case:
         context = self._context
         known = context.snapshot.known_classes()
         text, lacking = config_json(context.snapshot, pool, fresh=fresh)
-        judged = policy.Context(known, text)
+        judged = policy.SpecContext(known, text)
         return Case(
             key=key,
             pool=pool,
@@ -168,7 +168,7 @@ class PoolReconciler:
         work = {group.spec.name: _work(case, group, window) for group in groups}
         return planning.make(pool, groups, goal, case.classes, work, now=case.now)
 
-    def _act(self, case: Case, decision: Decision | None, plan: Plan) -> Outcome:
+    def _act(self, case: Case, decision: Decision | None, plan: Plan) -> ActionResult:
         actor = self._context.actor
         outcome = actor.carry_out(case, plan)
         for name in actor.remove(case.seen.orphans):
@@ -178,7 +178,7 @@ class PoolReconciler:
             self._say(case, f"group {name}: {before} to {after} replicas; {why}")
         return outcome
 
-    def _check_who_went(self, case: Case, plan: Plan, outcome: Outcome) -> None:
+    def _check_who_went(self, case: Case, plan: Plan, outcome: ActionResult) -> None:
         """Note who is to go when replicas were lowered; later see whether they went or others."""
         leaving = case.memory.leaving
         for group in case.seen.groups:
@@ -198,7 +198,7 @@ class PoolReconciler:
         key = f"{message.partition(';')[0]}@{case.now:.0f}"
         self._reporter.event(case.body, Happening(Reason.SCALED, message, key=key))
 
-    def _schedule(self, case: Case, plan: Plan | None, outcome: Outcome | None) -> None:
+    def _schedule(self, case: Case, plan: Plan | None, outcome: ActionResult | None) -> None:
         """The next tick of this pool's own grid, or sooner while a step is unfinished."""
         queue, shared = self._context.queue, self._context.shared
         if shared.drains(case.key, _emptied(plan)):
@@ -224,7 +224,7 @@ def _emptied(plan: Plan | None) -> frozenset[tuple[str, str]]:
     )
 
 
-def _work(case: Case, group: Group, window: Window | None) -> Work:
+def _work(case: Case, group: ObservedGroup, window: Window | None) -> PodWork:
     """What is known of the work of a group's pods."""
     requests: dict[str, float] = {}
     for side in (window.prefill, window.decode) if window is not None else ():
@@ -242,10 +242,10 @@ def _work(case: Case, group: Group, window: Window | None) -> Work:
         for pool, name, worker, used in agent.busy:
             if (pool, name) == ours:
                 memory[agent.name, worker] = used or bool(memory.get((agent.name, worker)))
-    return Work(requests, case.memory.looked_at, memory, case.live)
+    return PodWork(requests, case.memory.looked_at, memory, case.live)
 
 
-def _observation(group: Group) -> GroupObservation:
+def _observation(group: ObservedGroup) -> GroupObservation:
     return GroupObservation(
         replicas=group.pods.requested or 0,
         ready=group.pods.ready,

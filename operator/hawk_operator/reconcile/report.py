@@ -20,10 +20,10 @@ from hawk_operator.wiring.place import sides_of
 
 if TYPE_CHECKING:
     from hawk_kube.client import Object
-    from hawk_operator.reconcile.act import Outcome
+    from hawk_operator.reconcile.act import ActionResult
     from hawk_operator.reconcile.case import Case
-    from hawk_operator.reconcile.context import Context
-    from hawk_operator.reconcile.observe import Group
+    from hawk_operator.reconcile.context import ReconcileContext
+    from hawk_operator.reconcile.observe import ObservedGroup
     from hawk_operator.reconcile.plan import Plan
     from hawk_planner.sizing import Decision
     from hawk_planner.traffic import Window
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class Reporter:
     """Writes statuses and events; safe for several threads."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ReconcileContext) -> None:
         self._context = context
 
     def facts(
@@ -41,7 +41,7 @@ class Reporter:
         window: Window | None,
         decision: Decision | None,
         plan: Plan | None,
-        outcome: Outcome | None,
+        outcome: ActionResult | None,
     ) -> Facts:
         """Everything that the conditions are judged by."""
         context, pool = self._context, case.pool
@@ -114,7 +114,7 @@ class Reporter:
         self._context.recorder.record(body["metadata"], happening)
 
 
-def _group_facts(group: Group, decision: Decision | None, outcome: Outcome | None) -> GroupFacts:
+def _group_facts(group: ObservedGroup, decision: Decision | None, outcome: ActionResult | None) -> GroupFacts:
     name = group.spec.name
     decided = decision.replicas.get(name) if decision is not None else None
     trouble = group.trouble or (outcome.troubles.get(name) if outcome is not None else None)

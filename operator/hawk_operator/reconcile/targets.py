@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hawk_kube.errors import NotFoundError
-from hawk_kube.kinds import Kind
+from hawk_kube.kinds import ResourceKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -92,10 +92,10 @@ class Kinds:
 
     def __init__(self, api: Client) -> None:
         self._api = api
-        self._known: dict[tuple[str, str], Kind] = {}
+        self._known: dict[tuple[str, str], ResourceKind] = {}
         self._lock = threading.Lock()
 
-    def find(self, api_version: str, kind: str) -> Kind:
+    def find(self, api_version: str, kind: str) -> ResourceKind:
         """The resource, or NotFoundError that says what is missing; only found ones are remembered."""
         key = (api_version, kind)
         with self._lock:
@@ -112,7 +112,7 @@ class Kinds:
         if f"{plural}/scale" not in served:
             raise NotFoundError(f"{kind} of {api_version} has no scale subresource")
         group, _, version = api_version.rpartition("/")
-        found = Kind(group, version, kind, plural, bool(served[plural].get("namespaced")))
+        found = ResourceKind(group, version, kind, plural, bool(served[plural].get("namespaced")))
         with self._lock:
             self._known[key] = found
         return found

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 from hawk_api.labels import PAUSED
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import ScalingMode
-from hawk_operator.status.facts import Verdict
+from hawk_operator.status.facts import Judgement
 
 if TYPE_CHECKING:
     from hawk_api.v1alpha1 import HawkPool
-    from hawk_operator.reconcile.act import Outcome
+    from hawk_operator.reconcile.act import ActionResult
     from hawk_operator.reconcile.plan import Plan
     from hawk_planner.sizing import Decision
 
@@ -23,45 +23,45 @@ def paused(pool: HawkPool) -> bool:
     return (pool.metadata.annotations or {}).get(PAUSED, "").lower() == "true"
 
 
-def schema(lacks: tuple[str, ...]) -> Verdict | None:
+def schema(lacks: tuple[str, ...]) -> Judgement | None:
     """The condition Scaling while the served CRD lacks limits: None when it lacks nothing."""
     if not lacks:
         return None
     names = ", ".join(lacks[:5])
-    return Verdict(False, Reason.SCHEMA_OUTDATED, f"nothing grows: the served HawkPool lacks {names}")
+    return Judgement(False, Reason.SCHEMA_OUTDATED, f"nothing grows: the served HawkPool lacks {names}")
 
 
 def scaling(
-    pool: HawkPool, decision: Decision | None, said: str, plan: Plan | None, outcome: Outcome | None
-) -> Verdict:
+    pool: HawkPool, decision: Decision | None, said: str, plan: Plan | None, outcome: ActionResult | None
+) -> Judgement:
     """The condition Scaling: True while decisions are made and carried out.
 
     `said` is the message of the newest decision on record. It stays while replicas and reason do, so that
     the numbers in it don't change the status with every look.
     """
     if paused(pool):
-        return Verdict(False, Reason.PAUSED)
+        return Judgement(False, Reason.PAUSED)
     failed = _failed(outcome) if outcome is not None else None
     if failed is not None:
         return failed
     if pool.spec.scaling.mode is ScalingMode.OFF:
-        return Verdict(False, Reason.SCALING_OFF)
+        return Judgement(False, Reason.SCALING_OFF)
     if decision is None:
-        return Verdict(None, Reason.NOT_OBSERVED, "no decision was made yet")
+        return Judgement(None, Reason.NOT_OBSERVED, "no decision was made yet")
     if pool.spec.scaling.mode is ScalingMode.ADVISE:
-        return Verdict(False, Reason.ADVISE_ONLY, f"advice: {said}")
+        return Judgement(False, Reason.ADVISE_ONLY, f"advice: {said}")
     carried_out = decision.reason not in _NO_DECISION
     waits = f"; {plan.waits}" if plan is not None and plan.waits else ""
-    return Verdict(carried_out, decision.reason, f"{said}{waits}")
+    return Judgement(carried_out, decision.reason, f"{said}{waits}")
 
 
-def _failed(outcome: Outcome) -> Verdict | None:
+def _failed(outcome: ActionResult) -> Judgement | None:
     """What could not be written: refused for good, or outstanding and tried again."""
     if outcome.troubles:
         name, (_, message) = next(iter(outcome.troubles.items()))
-        return Verdict(False, Reason.SCALING_FAILED, f"{name}: {message}")
+        return Judgement(False, Reason.SCALING_FAILED, f"{name}: {message}")
     if outcome.outstanding:
         name, message = next(iter(outcome.outstanding.items()))
         reason = Reason.ONE_LEG_OUTSTANDING if outcome.scaled else Reason.SCALING_FAILED
-        return Verdict(False, reason, f"{name} is outstanding: {message}")
+        return Judgement(False, reason, f"{name} is outstanding: {message}")
     return None

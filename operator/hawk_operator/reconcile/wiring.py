@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hawk_operator.cache.reduced import PoolEntry
-    from hawk_operator.reconcile.context import Context
-    from hawk_operator.runtime.workqueue import Key
+    from hawk_operator.reconcile.context import ReconcileContext
+    from hawk_operator.runtime.workqueue import WorkKey
     from hawk_operator.wiring.peers import Agent, NodeSpec
     from hawk_operator.workloads.pods import Pod
 
@@ -40,7 +40,7 @@ _BATCH: Final = 1000
 class WiringReconciler:
     """Writes peers where they differ; the agents do the rest."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ReconcileContext) -> None:
         self._context = context
         self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="peers")
 
@@ -92,8 +92,8 @@ class WiringReconciler:
 
 def terms_of(
     pools: Iterable[PoolEntry],
-    by_pool: Mapping[Key, Sides],
-    draining: Mapping[Key, frozenset[tuple[str, str]]],
+    by_pool: Mapping[WorkKey, Sides],
+    draining: Mapping[WorkKey, frozenset[tuple[str, str]]],
 ) -> dict[str, list[PoolTerms]]:
     """What each node's agent is told of the pools that have workers or memory there."""
     found: dict[str, list[PoolTerms]] = {}
@@ -121,7 +121,9 @@ def terms_of(
     return found
 
 
-def sides(pools: Iterable[PoolEntry], pods: Iterable[Pod], agents: Mapping[str, Agent]) -> dict[Key, Sides]:
+def sides(
+    pools: Iterable[PoolEntry], pods: Iterable[Pod], agents: Mapping[str, Agent]
+) -> dict[WorkKey, Sides]:
     """Both sides of every pool that is not going away; one that can't be read has none."""
     by_group: dict[tuple[str, str, str], set[str]] = {}
     for pod in pods:

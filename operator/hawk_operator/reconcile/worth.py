@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from hawk_operator.status.facts import Verdict
+from hawk_operator.status.facts import Judgement
 
 if TYPE_CHECKING:
     from hawk_operator.reconcile.case import Case
@@ -24,13 +24,13 @@ NEAR: Final = 0.25
 class Judged:
     """A verdict and what it was made of."""
 
-    verdict: Verdict
+    verdict: Judgement
     asked: tuple[object, ...]
     """Everything but the traffic."""
     figures: tuple[float, ...]
 
 
-def judge(case: Case, window: Window | None) -> Verdict:
+def judge(case: Case, window: Window | None) -> Judgement:
     """The verdict on the pool's split: the former one while spec, classes and traffic are as they were."""
     from hawk_planner.payoff.verdict import condition  # noqa: PLC0415 - much arithmetic, for leaders only
 
@@ -40,7 +40,7 @@ def judge(case: Case, window: Window | None) -> Verdict:
     kept = case.memory.worth
     if kept is None or kept.asked != asked or not _near(kept.figures, figures):
         found = condition(case.pool.spec, case.classes, window, geometry=case.geometry)
-        kept = Judged(Verdict(found.status, found.reason, found.message), asked, figures)
+        kept = Judged(Judgement(found.status, found.reason, found.message), asked, figures)
         case.memory.worth = kept
     return kept.verdict
 

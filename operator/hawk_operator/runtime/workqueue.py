@@ -23,7 +23,7 @@ BACKOFF: Final = Backoff(0.5, 60.0, jitter=0)
 
 
 @dataclass(frozen=True, order=True)
-class Key:
+class WorkKey:
     """What to work on. `kind` is "pool" or "wiring"; the other parts are empty for the latter."""
 
     kind: str
@@ -34,12 +34,12 @@ class Key:
         return f"{self.namespace}/{self.name}" if self.kind == "pool" else self.kind
 
 
-WIRING: Final = Key("wiring")
+WIRING: Final = WorkKey("wiring")
 
 
-def pool_key(namespace: str, name: str) -> Key:
+def pool_key(namespace: str, name: str) -> WorkKey:
     """The key of one HawkPool."""
-    return Key("pool", namespace, name)
+    return WorkKey("pool", namespace, name)
 
 
 def phase(uid: str, interval: float) -> float:
@@ -59,22 +59,22 @@ class Agenda:
     """Times by key, in seconds of one clock. `gap` is the least time between two starts of one key."""
 
     gap: float = 0.2
-    due: dict[Key, float] = field(default_factory=dict)
-    busy: set[Key] = field(default_factory=set)
-    started: dict[Key, float] = field(default_factory=dict)
-    failures: dict[Key, int] = field(default_factory=dict)
-    _heap: list[tuple[float, Key]] = field(default_factory=list)
-    _held: dict[Key, float] = field(default_factory=dict)
+    due: dict[WorkKey, float] = field(default_factory=dict)
+    busy: set[WorkKey] = field(default_factory=set)
+    started: dict[WorkKey, float] = field(default_factory=dict)
+    failures: dict[WorkKey, int] = field(default_factory=dict)
+    _heap: list[tuple[float, WorkKey]] = field(default_factory=list)
+    _held: dict[WorkKey, float] = field(default_factory=dict)
     """Due keys that are being worked on: off the heap until `done`, so that its first entry can be taken."""
 
-    def add(self, key: Key, when: float) -> None:
+    def add(self, key: WorkKey, when: float) -> None:
         """Ask for a look at `when`, or earlier if that was asked for before."""
         when = max(when, self.started.get(key, -self.gap) + self.gap)
         if key not in self.due or when < self.due[key]:
             self.due[key] = when
             heapq.heappush(self._heap, (when, key))
 
-    def take(self, now: float) -> Key | None:
+    def take(self, now: float) -> WorkKey | None:
         """A key whose time has come and that nobody works on; it is busy until `done`."""
         first = self._first()
         if first is None or first[0] > now:
@@ -90,7 +90,7 @@ class Agenda:
         first = self._first()
         return None if first is None else max(0.0, first[0] - now)
 
-    def _first(self) -> tuple[float, Key] | None:
+    def _first(self) -> tuple[float, WorkKey] | None:
         """The heap's first entry that stands and that nobody works on."""
         while self._heap:
             when, key = self._heap[0]
@@ -103,13 +103,13 @@ class Agenda:
                 return when, key
         return None
 
-    def done(self, key: Key) -> None:
+    def done(self, key: WorkKey) -> None:
         """The work on a key ended, well or badly."""
         self.busy.discard(key)
         if key in self._held:
             heapq.heappush(self._heap, (self._held.pop(key), key))
 
-    def failed(self, key: Key, now: float, asked: float = 0.0) -> float:
+    def failed(self, key: WorkKey, now: float, asked: float = 0.0) -> float:
         """Look again after a back-off of at least `asked` seconds; gives the delay."""
         count = self.failures.get(key, 0) + 1
         self.failures[key] = count
@@ -117,11 +117,11 @@ class Agenda:
         self.add(key, now + delay)
         return delay
 
-    def succeeded(self, key: Key) -> None:
+    def succeeded(self, key: WorkKey) -> None:
         """The next failure is a first one again."""
         self.failures.pop(key, None)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: WorkKey) -> None:
         """The object is gone."""
         for table in (self.due, self.started, self.failures):
             table.pop(key, None)
@@ -136,17 +136,17 @@ class WorkQueue:
         self._changed = threading.Condition()
         self._closed = False
 
-    def add(self, key: Key, delay: float = 0.0) -> None:
+    def add(self, key: WorkKey, delay: float = 0.0) -> None:
         """Ask for a look after `delay` seconds."""
         self.add_at(key, self._clock() + delay)
 
-    def add_at(self, key: Key, when: float) -> None:
+    def add_at(self, key: WorkKey, when: float) -> None:
         """Ask for a look at a moment of the queue's clock."""
         with self._changed:
             self._agenda.add(key, when)
             self._changed.notify()
 
-    def take(self, timeout: float) -> Key | None:
+    def take(self, timeout: float) -> WorkKey | None:
         """The next due key, or None after `timeout` seconds or when the queue is closed."""
         end = time.monotonic() + timeout
         with self._changed:
@@ -162,25 +162,25 @@ class WorkQueue:
                 self._changed.wait(left if due is None else min(left, max(due, 0.001)))
             return None
 
-    def done(self, key: Key) -> None:
+    def done(self, key: WorkKey) -> None:
         """The work on a key ended."""
         with self._changed:
             self._agenda.done(key)
             self._changed.notify()
 
-    def failed(self, key: Key, asked: float = 0.0) -> float:
+    def failed(self, key: WorkKey, asked: float = 0.0) -> float:
         """Back off; gives the delay in seconds."""
         with self._changed:
             delay = self._agenda.failed(key, self._clock(), asked)
             self._changed.notify()
             return delay
 
-    def succeeded(self, key: Key) -> None:
+    def succeeded(self, key: WorkKey) -> None:
         """Reset the back-off."""
         with self._changed:
             self._agenda.succeeded(key)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: WorkKey) -> None:
         """Drop all that is known about a key."""
         with self._changed:
             self._agenda.forget(key)

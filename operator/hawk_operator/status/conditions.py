@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from hawk_api.conditions import ConditionType, make
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import Verify
-from hawk_operator.status.facts import Facts, GroupFacts, Verdict
+from hawk_operator.status.facts import Facts, GroupFacts, Judgement
 from hawk_operator.wiring.links import listed
 
 if TYPE_CHECKING:
@@ -43,42 +43,44 @@ def judge(facts: Facts) -> tuple[Condition, ...]:
     )
 
 
-def roll_up(facts: Facts, verdicts: Mapping[ConditionType, Verdict]) -> Verdict:
+def roll_up(facts: Facts, verdicts: Mapping[ConditionType, Judgement]) -> Judgement:
     """False if something needed is False, else Unknown if something is Unknown, else True."""
     if facts.violations:
         first = facts.violations[0]
-        return Verdict(False, first.reason, str(first))
+        return Judgement(False, first.reason, str(first))
     for status in (False, None):
         for kind in NEEDED_FOR_READY:
             verdict = verdicts[kind]
             if verdict.status is status and not _beside_the_point(kind, verdict):
-                return Verdict(status, verdict.reason, f"{kind}: {verdict.message or verdict.reason.meaning}")
+                return Judgement(
+                    status, verdict.reason, f"{kind}: {verdict.message or verdict.reason.meaning}"
+                )
     counts = ", ".join(f"{group.name} {group.pods.capacity}/{group.desired}" for group in facts.groups)
-    return Verdict(True, Reason.AS_EXPECTED, f"serving: {counts}")
+    return Judgement(True, Reason.AS_EXPECTED, f"serving: {counts}")
 
 
-def _beside_the_point(kind: ConditionType, verdict: Verdict) -> bool:
+def _beside_the_point(kind: ConditionType, verdict: Judgement) -> bool:
     """Verification that was switched off by choice doesn't keep a pool from being ready."""
     return kind is ConditionType.TRANSFER_VERIFIED and verdict.reason is Reason.VERIFICATION_OFF
 
 
-def _layouts(facts: Facts) -> Verdict:
+def _layouts(facts: Facts) -> Judgement:
     return facts.layouts
 
 
-def _devices(facts: Facts) -> Verdict:
+def _devices(facts: Facts) -> Judgement:
     for group in facts.groups:
         if group.trouble:
             reason, message = group.trouble
-            return Verdict(False, reason, f"group {group.name}: {message}")
+            return Judgement(False, reason, f"group {group.name}: {message}")
     stuck = [(group, pod) for group in facts.groups for pod in group.pods.unschedulable]
     if stuck:
         group, pod = stuck[0]
-        return Verdict(
+        return Judgement(
             False, Reason.UNSCHEDULABLE, f"{len(stuck)} pods find no node; {group.name}: {pod.unschedulable}"
         )
     if not facts.groups or all(group.pods.requested is None for group in facts.groups):
-        return Verdict(None, Reason.WAITING, "no workload exists yet")
+        return Judgement(None, Reason.WAITING, "no workload exists yet")
     short = [
         group for group in facts.groups if group.pods.ready < min(max(group.least, 1), max(group.desired, 0))
     ]
@@ -86,41 +88,41 @@ def _devices(facts: Facts) -> Verdict:
     if short:
         return _short(short, counts)
     behind = any(group.pods.ready < group.desired for group in facts.groups)
-    return Verdict(True, Reason.ROLLING_OUT if behind else Reason.AS_EXPECTED, f"ready: {counts}")
+    return Judgement(True, Reason.ROLLING_OUT if behind else Reason.AS_EXPECTED, f"ready: {counts}")
 
 
-def _short(short: list[GroupFacts], counts: str) -> Verdict:
+def _short(short: list[GroupFacts], counts: str) -> Judgement:
     for group in short:
         for pod in group.pods.active:
             if pod.problem:
-                return Verdict(False, Reason.PODS_NOT_READY, f"ready: {counts}; {pod.name}: {pod.problem}")
-    return Verdict(False, Reason.ROLLING_OUT, f"ready: {counts}")
+                return Judgement(False, Reason.PODS_NOT_READY, f"ready: {counts}; {pod.name}: {pod.problem}")
+    return Judgement(False, Reason.ROLLING_OUT, f"ready: {counts}")
 
 
-def _memory(facts: Facts) -> Verdict:
+def _memory(facts: Facts) -> Judgement:
     if not facts.agents_known:
-        return Verdict(None, Reason.NOT_OBSERVED, "the operator may not read HawkNodes here")
+        return Judgement(None, Reason.NOT_OBSERVED, "the operator may not read HawkNodes here")
     ready = [(group, pod) for group in facts.groups for pod in group.pods.active if pod.ready]
     if not ready:
-        return Verdict(None, Reason.WAITING, "no worker is ready yet")
+        return Judgement(None, Reason.WAITING, "no worker is ready yet")
     bare = [pod for _, pod in ready if pod.node not in facts.agents or not facts.agents[pod.node].live]
     if bare:
         nodes = listed({pod.node for pod in bare})
         why = f"; {facts.agents_refused}" if facts.agents_refused else ""
         text = f"{len(bare)} of {len(ready)} workers have no live agent; nodes: {nodes}{why}"
-        return Verdict(False, Reason.NO_AGENT, text)
+        return Judgement(False, Reason.NO_AGENT, text)
     unregistered = [
         pod.name
         for group in facts.groups
         for pod in _without_region(facts, group, [pod for owner, pod in ready if owner is group])
     ]
     if unregistered:
-        return Verdict(
+        return Judgement(
             False,
             Reason.REGION_MISSING,
             f"{len(unregistered)} of {len(ready)} workers have no region: {listed(unregistered)}",
         )
-    return Verdict(True, Reason.AS_EXPECTED, f"the regions of {len(ready)} workers are registered")
+    return Judgement(True, Reason.AS_EXPECTED, f"the regions of {len(ready)} workers are registered")
 
 
 def _without_region(facts: Facts, group: GroupFacts, ready: Sequence[Pod]) -> list[Pod]:
@@ -139,63 +141,65 @@ def _without_region(facts: Facts, group: GroupFacts, ready: Sequence[Pod]) -> li
     return [pod for pod in ready if pod.node not in nodes]
 
 
-def _wired(facts: Facts) -> Verdict:
+def _wired(facts: Facts) -> Judgement:
     if not facts.agents_known:
-        return Verdict(None, Reason.NOT_OBSERVED, "the operator may not read HawkNodes here")
+        return Judgement(None, Reason.NOT_OBSERVED, "the operator may not read HawkNodes here")
     if facts.links is None:
-        return Verdict(None, Reason.NOT_OBSERVED)
-    return Verdict(facts.links.proved, facts.links.reason, facts.links.message)
+        return Judgement(None, Reason.NOT_OBSERVED)
+    return Judgement(facts.links.proved, facts.links.reason, facts.links.message)
 
 
-def _verified(facts: Facts) -> Verdict:
+def _verified(facts: Facts) -> Judgement:
     if facts.pool.spec.transfer.verify is Verify.OFF:
-        return Verdict(None, Reason.VERIFICATION_OFF)
+        return Judgement(None, Reason.VERIFICATION_OFF)
     for name, agent in sorted(facts.agents.items()):
         for peer, reason, message in agent.problems:
             if reason in _BROKEN:
-                return Verdict(False, _BROKEN[reason], f"{name} to {peer}: {message}")
+                return Judgement(False, _BROKEN[reason], f"{name} to {peer}: {message}")
     links = facts.links
     if links is None or not links.verified:
-        return Verdict(None, Reason.NO_TRANSFERS, "no link has carried a proved transfer yet")
-    return Verdict(
+        return Judgement(None, Reason.NO_TRANSFERS, "no link has carried a proved transfer yet")
+    return Judgement(
         True, Reason.VERIFIED, f"proof transfers over {links.verified} links arrived with the right digest"
     )
 
 
-def _metrics(facts: Facts) -> Verdict:
+def _metrics(facts: Facts) -> Judgement:
     if facts.pool.spec.traffic is None:
-        return Verdict(None, Reason.NOT_NEEDED, "spec.traffic is absent: the ratio stays at its start")
+        return Judgement(None, Reason.NOT_NEEDED, "spec.traffic is absent: the ratio stays at its start")
     window = facts.window
     if window is None:
-        return Verdict(None, Reason.NOT_OBSERVED)
+        return Judgement(None, Reason.NOT_OBSERVED)
     lost = window.lost()
     if not lost:
-        return Verdict(True, Reason.METRICS_FRESH, "; ".join(window.warnings))
-    return Verdict(False, window.reason(), lost)
+        return Judgement(True, Reason.METRICS_FRESH, "; ".join(window.warnings))
+    return Judgement(False, window.reason(), lost)
 
 
-def _scaling(facts: Facts) -> Verdict:
+def _scaling(facts: Facts) -> Judgement:
     conflicts = [f"{group.name}: {group.conflict}" for group in facts.groups if group.conflict]
     if conflicts:
-        return Verdict(False, Reason.CONFLICTED, "; ".join(conflicts))
+        return Judgement(False, Reason.CONFLICTED, "; ".join(conflicts))
     return facts.scaling
 
 
-def _payoff(facts: Facts) -> Verdict:
+def _payoff(facts: Facts) -> Judgement:
     return facts.payoff
 
 
-def _draining(facts: Facts) -> Verdict:
+def _draining(facts: Facts) -> Judgement:
     if facts.draining:
         first = facts.draining[0]
         more = f" (and {len(facts.draining) - 1} more)" if len(facts.draining) > 1 else ""
-        return Verdict(True, first.reason, f"{first.message}{more}")
+        return Judgement(True, first.reason, f"{first.message}{more}")
     if facts.drain_timed_out:
-        return Verdict(True, Reason.DRAIN_TIMED_OUT, f"going with work left: {listed(facts.drain_timed_out)}")
-    return Verdict(False, Reason.IDLE)
+        return Judgement(
+            True, Reason.DRAIN_TIMED_OUT, f"going with work left: {listed(facts.drain_timed_out)}"
+        )
+    return Judgement(False, Reason.IDLE)
 
 
-_CHAIN: Final[Mapping[ConditionType, Callable[[Facts], Verdict]]] = {
+_CHAIN: Final[Mapping[ConditionType, Callable[[Facts], Judgement]]] = {
     ConditionType.LAYOUTS_COMPATIBLE: _layouts,
     ConditionType.DEVICES_READY: _devices,
     ConditionType.MEMORY_REGISTERED: _memory,

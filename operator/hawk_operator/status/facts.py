@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from hawk_api.policy import Violation
     from hawk_api.v1alpha1 import HawkPool
-    from hawk_operator.wiring.links import Links
+    from hawk_operator.wiring.links import LinkIndex
     from hawk_operator.wiring.peers import Agent
     from hawk_operator.workloads.drain import Waiting
     from hawk_operator.workloads.pods import GroupPods
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Judgement:
     """A judgement with three values: True, False, or None while nobody can tell."""
 
     status: bool | None
@@ -50,16 +50,16 @@ class Facts:
 
     pool: HawkPool
     violations: tuple[Violation, ...] = ()
-    layouts: Verdict = Verdict(None, Reason.NOT_OBSERVED)
+    layouts: Judgement = Judgement(None, Reason.NOT_OBSERVED)
     groups: tuple[GroupFacts, ...] = ()
     agents: Mapping[str, Agent] = field(default_factory=dict)
     agents_known: bool = True
     """Whether HawkNodes may be read at all."""
     agents_refused: str = ""
     """Why nodes have no agent, where their DaemonSet says."""
-    links: Links | None = None
+    links: LinkIndex | None = None
     window: Window | None = None
-    scaling: Verdict = Verdict(None, Reason.NOT_OBSERVED)
-    payoff: Verdict = Verdict(None, Reason.NOT_OBSERVED)
+    scaling: Judgement = Judgement(None, Reason.NOT_OBSERVED)
+    payoff: Judgement = Judgement(None, Reason.NOT_OBSERVED)
     draining: tuple[Waiting, ...] = ()
     drain_timed_out: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hawk_api.reasons import Reason
-from hawk_operator.status.facts import Verdict
+from hawk_operator.status.facts import Judgement
 from hawk_planner.payoff.kv_layouts import clash, shapes_of
 
 if TYPE_CHECKING:
@@ -25,26 +25,26 @@ def judge(
     geometry: Geometry | None,
     classes: Mapping[str, AcceleratorClassSpec],
     violations: Iterable[Violation] = (),
-) -> Verdict:
+) -> Judgement:
     """True when every pair compiles; False with both sides' values; None while the model isn't known.
 
     `violations` are what was found about the spec: those about layouts are repeated here.
     """
     for violation in violations:
         if violation.reason is Reason.LAYOUTS_INCOMPATIBLE:
-            return Verdict(False, Reason.LAYOUTS_INCOMPATIBLE, str(violation))
+            return Judgement(False, Reason.LAYOUTS_INCOMPATIBLE, str(violation))
     if geometry is None:
-        return Verdict(None, Reason.NOT_ENOUGH_KNOWN, "the model's geometry isn't known")
+        return Judgement(None, Reason.NOT_ENOUGH_KNOWN, "the model's geometry isn't known")
     shapes = shapes_of(geometry)
     if not shapes:
-        return Verdict(True, Reason.NOT_NEEDED, "no layer of the model keeps keys and values")
+        return Judgement(True, Reason.NOT_NEEDED, "no layer of the model keeps keys and values")
     sources = [group for group in spec.groups if group.role.prefills]
     targets = [group for group in spec.groups if group.role.decodes]
     pairs = [(s, t) for s in sources for t in targets if s is not t]
     for source, target in pairs:
         problem = clash(source, target, shapes, spec.model.kv_dtype.value, classes)
         if problem:
-            return Verdict(False, Reason.LAYOUTS_INCOMPATIBLE, f"{source.name} to {target.name}: {problem}")
+            return Judgement(False, Reason.LAYOUTS_INCOMPATIBLE, f"{source.name} to {target.name}: {problem}")
     if not pairs:
-        return Verdict(True, Reason.NOT_NEEDED, "one group does both: nothing is translated")
-    return Verdict(True, Reason.AS_EXPECTED, f"{len(pairs)} pairs of groups compile")
+        return Judgement(True, Reason.NOT_NEEDED, "one group does both: nothing is translated")
+    return Judgement(True, Reason.AS_EXPECTED, f"{len(pairs)} pairs of groups compile")

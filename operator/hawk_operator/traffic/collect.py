@@ -51,7 +51,7 @@ def collect(traffic: Source | TrafficSpec, groups: Sequence[GroupTarget], now: f
         )
     finally:
         client.close()
-    return _Reader(source, groups, window, answers, custom).read(now, past, client.round_trips)
+    return _SampleReader(source, groups, window, answers, custom).read(now, past, client.round_trips)
 
 
 def _ask(
@@ -107,7 +107,7 @@ def _too_few_samples(answers: Mapping[str, Sequence[Sample]]) -> bool:
     return f"{PREFILL}/{signal_names.RUNNING}" in answers and max(counts, default=0.0) < 2
 
 
-class _Reader:
+class _SampleReader:
     """Reads one set of answers; collects warnings on the way."""
 
     def __init__(

@@ -49,7 +49,7 @@ class Lifetimes:
 
 
 @dataclass(frozen=True)
-class Pair:
+class KeyPair:
     """A certificate and its private key."""
 
     certificate: x509.Certificate
@@ -70,8 +70,8 @@ class Pair:
 class Authority:
     """What signs, what waits to sign, and what signed before and is still trusted."""
 
-    signing: Pair
-    waiting: Pair | None = None
+    signing: KeyPair
+    waiting: KeyPair | None = None
     retired: tuple[x509.Certificate, ...] = ()
 
     @property
@@ -100,12 +100,12 @@ def advance(authority: Authority | None, now: datetime, lifetimes: Lifetimes) ->
     return authority if kept == authority.retired else replace(authority, retired=kept)
 
 
-def renewal(pair: Pair) -> datetime:
+def renewal(pair: KeyPair) -> datetime:
     """When the next one is due: at two thirds of its life."""
     return pair.born + (pair.expires - pair.born) * 2 / 3
 
 
-def make(now: datetime, life: timedelta) -> Pair:
+def make(now: datetime, life: timedelta) -> KeyPair:
     """A new authority that can vouch for agents' DNS names alone.
 
     Common verifiers do not know constraints on URIs and would refuse the whole chain.
@@ -126,7 +126,7 @@ def make(now: datetime, life: timedelta) -> Pair:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    return Pair(certificate, key)
+    return KeyPair(certificate, key)
 
 
 def issue(
@@ -199,7 +199,7 @@ def load(data: Mapping[str, bytes]) -> Authority | None:
     return Authority(signing, waiting, tuple(retired))
 
 
-def _load_pair(data: Mapping[str, bytes], prefix: str) -> Pair:
+def _load_pair(data: Mapping[str, bytes], prefix: str) -> KeyPair:
     try:
         certificate = x509.load_pem_x509_certificate(data[f"{prefix}.crt"])
         key = serialization.load_pem_private_key(data[f"{prefix}.key"], password=None)
@@ -209,7 +209,7 @@ def _load_pair(data: Mapping[str, bytes], prefix: str) -> Pair:
         raise _unusable(f"{prefix}.crt or {prefix}.key", str(error)) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
         raise _unusable(f"{prefix}.key", "it is not the key of the certificate beside it")
-    return Pair(certificate, key)
+    return KeyPair(certificate, key)
 
 
 def _unusable(key: str, why: str) -> AuthorityError:
@@ -236,7 +236,7 @@ def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _key_pem(pair: Pair) -> bytes:
+def _key_pem(pair: KeyPair) -> bytes:
     return pair.key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

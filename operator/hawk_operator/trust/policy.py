@@ -33,7 +33,7 @@ _LONGEST_PEM: Final = 16_384
 
 
 @dataclass(frozen=True)
-class Request:
+class SigningRequest:
     """A CertificateSigningRequest as the API server recorded it."""
 
     name: str
@@ -45,7 +45,7 @@ class Request:
     expiration_seconds: int | None = None
 
     @classmethod
-    def of(cls, item: Mapping[str, Any]) -> Request:
+    def of(cls, item: Mapping[str, Any]) -> SigningRequest:
         """From the API's object; a field that is absent or unreadable is empty, and its check denies it."""
         spec = item.get("spec", {})
         try:
@@ -90,7 +90,7 @@ class Denied:
     message: str
 
 
-def approve(request: Request, expected: Expected) -> Approved | Denied:
+def approve(request: SigningRequest, expected: Expected) -> Approved | Denied:
     """The verdict of the whole chain: the first check that objects, or what is approved."""
     for check in CHAIN:
         if objection := check(request, expected):
@@ -102,13 +102,13 @@ def approve(request: Request, expected: Expected) -> Approved | Denied:
     return Approved(_one(request, NODE_NAME_EXTRA), _one(request, POD_UID_EXTRA), key)
 
 
-def _signer(request: Request, expected: Expected) -> Denied | None:
+def _signer(request: SigningRequest, expected: Expected) -> Denied | None:
     if request.signer == expected.signer:
         return None
     return Denied("OtherSigner", f"signerName: {request.signer!r} is not {expected.signer!r}")
 
 
-def _requester(request: Request, expected: Expected) -> Denied | None:
+def _requester(request: SigningRequest, expected: Expected) -> Denied | None:
     if request.username == expected.username:
         return None
     return Denied(
@@ -117,7 +117,7 @@ def _requester(request: Request, expected: Expected) -> Denied | None:
     )
 
 
-def _bound(request: Request, _: Expected) -> Denied | None:
+def _bound(request: SigningRequest, _: Expected) -> Denied | None:
     missing = [key for key in (NODE_NAME_EXTRA, POD_UID_EXTRA) if not _one(request, key)]
     if not missing:
         return None
@@ -127,14 +127,14 @@ def _bound(request: Request, _: Expected) -> Denied | None:
     )
 
 
-def _usages(request: Request, _: Expected) -> Denied | None:
+def _usages(request: SigningRequest, _: Expected) -> Denied | None:
     asked = set(request.usages)
     if set(USAGES) <= asked <= {*USAGES, *_OPTIONAL_USAGES}:
         return None
     return Denied("UsagesNotAllowed", f"usages: {sorted(asked)}; ask for {list(USAGES)}")
 
 
-def _lifetime(request: Request, _: Expected) -> Denied | None:
+def _lifetime(request: SigningRequest, _: Expected) -> Denied | None:
     if request.expiration_seconds is None or request.expiration_seconds >= _SHORTEST_SECONDS:
         return None
     return Denied(
@@ -143,7 +143,7 @@ def _lifetime(request: Request, _: Expected) -> Denied | None:
     )
 
 
-def _readable(request: Request, _: Expected) -> Denied | None:
+def _readable(request: SigningRequest, _: Expected) -> Denied | None:
     parsed = _parse(request)
     if parsed is None:
         return Denied("RequestNotReadable", "request: not one PEM certificate request with readable names")
@@ -154,7 +154,7 @@ def _readable(request: Request, _: Expected) -> Denied | None:
     return None
 
 
-def _key(request: Request, _: Expected) -> Denied | None:
+def _key(request: SigningRequest, _: Expected) -> Denied | None:
     key = _parsed(request).public_key()
     if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _CURVES:
         return None
@@ -162,7 +162,7 @@ def _key(request: Request, _: Expected) -> Denied | None:
     return Denied("KeyNotAllowed", f"request: key {kind}; use EC {' or '.join(_CURVES)}")
 
 
-def _subject(request: Request, _: Expected) -> Denied | None:
+def _subject(request: SigningRequest, _: Expected) -> Denied | None:
     subject = _parsed(request).subject
     if subject == x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, COMMON_NAME)]):
         return None
@@ -171,7 +171,7 @@ def _subject(request: Request, _: Expected) -> Denied | None:
     )
 
 
-def _names(request: Request, _: Expected) -> Denied | None:
+def _names(request: SigningRequest, _: Expected) -> Denied | None:
     node, pod_uid = _one(request, NODE_NAME_EXTRA), _one(request, POD_UID_EXTRA)
     wanted = [f"DNS:{server_name(node)}", f"URI:{uri(node, pod_uid)}"]
     asked = sorted(_alternative_names(_parsed(request)))
@@ -183,7 +183,7 @@ def _names(request: Request, _: Expected) -> Denied | None:
     )
 
 
-def _extensions(request: Request, _: Expected) -> Denied | None:
+def _extensions(request: SigningRequest, _: Expected) -> Denied | None:
     others = [
         extension.oid.dotted_string
         for extension in _parsed(request).extensions
@@ -196,7 +196,7 @@ def _extensions(request: Request, _: Expected) -> Denied | None:
     )
 
 
-Check = Callable[[Request, Expected], Denied | None]
+Check = Callable[[SigningRequest, Expected], Denied | None]
 
 CHAIN: Final[tuple[Check, ...]] = (
     _signer,
@@ -213,13 +213,13 @@ CHAIN: Final[tuple[Check, ...]] = (
 """In this order: those after `_readable` may take a readable request for granted."""
 
 
-def _one(request: Request, key: str) -> str:
+def _one(request: SigningRequest, key: str) -> str:
     """The single value of an extra, or "": two values would leave open which one is meant."""
     values = request.extra.get(key, ())
     return values[0] if len(values) == 1 else ""
 
 
-def _parse(request: Request) -> x509.CertificateSigningRequest | None:
+def _parse(request: SigningRequest) -> x509.CertificateSigningRequest | None:
     if len(request.pem) > _LONGEST_PEM or request.pem.count(b"-----BEGIN") != 1:
         return None
     try:
@@ -231,7 +231,7 @@ def _parse(request: Request) -> x509.CertificateSigningRequest | None:
     return parsed
 
 
-def _parsed(request: Request) -> x509.CertificateSigningRequest:
+def _parsed(request: SigningRequest) -> x509.CertificateSigningRequest:
     parsed = _parse(request)
     if parsed is None:
         raise ValueError("request: not readable")

@@ -42,7 +42,7 @@ from hawk_operator.trust.authority import (
     load,
     utc,
 )
-from hawk_operator.trust.policy import Approved, Denied, Expected, Request, approve
+from hawk_operator.trust.policy import Approved, Denied, Expected, SigningRequest, approve
 
 if TYPE_CHECKING:
     import threading
@@ -153,7 +153,7 @@ class Signer:
 
     def _answer(self, item: dict[str, Any], authority: Authority, now: datetime) -> None:
         """Approve or deny, and sign. A request that somebody else has just changed waits for a round."""
-        request = Request.of(item)
+        request = SigningRequest.of(item)
         verdict = approve(request, self._settings.expected)
         try:
             if isinstance(verdict, Denied):
@@ -167,7 +167,12 @@ class Signer:
             _log.info("trust: %s; looking again", conflict)
 
     def _sign(
-        self, item: dict[str, Any], request: Request, approved: Approved, authority: Authority, now: datetime
+        self,
+        item: dict[str, Any],
+        request: SigningRequest,
+        approved: Approved,
+        authority: Authority,
+        now: datetime,
     ) -> None:
         asked = timedelta(seconds=request.expiration_seconds) if request.expiration_seconds else None
         certificate = issue(authority, approved, now, self._settings.lifetimes, asked)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hawk_kube.kinds import ACCELERATOR_CLASS, DEPLOYMENT, HAWK_NODE, HAWK_POOL, POD, Kind
+from hawk_kube.kinds import ACCELERATOR_CLASS, DEPLOYMENT, HAWK_NODE, HAWK_POOL, POD, ResourceKind
 from hawk_operator.cache import reduced
-from hawk_operator.runtime.workqueue import Key, next_tick, pool_key
+from hawk_operator.runtime.workqueue import WorkKey, next_tick, pool_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from hawk_operator.cache.reduced import PoolEntry
     from hawk_operator.cache.shelf import Change
-    from hawk_operator.reconcile.context import Context
+    from hawk_operator.reconcile.context import ReconcileContext
     from hawk_operator.wiring.peers import Agent
     from hawk_operator.workloads.pods import Pod
 
@@ -25,11 +25,11 @@ class Marks:
     """Puts what changed on its shelf and feeds the queue. A mark too many costs one look; one too few costs
     an interval."""
 
-    def __init__(self, context: Context, wall: Callable[[], float]) -> None:
+    def __init__(self, context: ReconcileContext, wall: Callable[[], float]) -> None:
         self._context = context
         self._wall = wall
 
-    def changed(self, kind: Kind, event: str | None, body: Mapping[str, Any]) -> None:
+    def changed(self, kind: ResourceKind, event: str | None, body: Mapping[str, Any]) -> None:
         """An object was listed (event None), added, modified or deleted."""
         self._context.metrics.events.labels(kind.plural).inc()
         change = self._context.snapshot.take(kind, event, body)
@@ -74,7 +74,7 @@ class Marks:
         assert pod is not None
         self._of_label(None, (pod.namespace, pod.pool))
 
-    def _of_label(self, owner: Key | None, label: tuple[str, str]) -> None:
+    def _of_label(self, owner: WorkKey | None, label: tuple[str, str]) -> None:
         """Mark the owner, or the pool that is known by its label."""
         key = owner or self._context.shared.children.get(label)
         if key is not None:
@@ -105,12 +105,12 @@ def _wiring(agent: Agent) -> Agent:
     return replace(agent, verified=frozenset(), problems=(), busy=())
 
 
-def _owners(agent: Agent) -> Iterable[Key]:
+def _owners(agent: Agent) -> Iterable[WorkKey]:
     pairs = {owner.partition("/")[::2] for owner, _, _ in agent.regions}
     return [pool_key(*pair) for pair in pairs if all(pair)]
 
 
-def owner_key(body: Mapping[str, Any]) -> Key | None:
+def owner_key(body: Mapping[str, Any]) -> WorkKey | None:
     """The pool that controls a child; a Deployment that only carries the labels is nobody's."""
     metadata = body["metadata"]
     for owner in metadata.get("ownerReferences") or ():

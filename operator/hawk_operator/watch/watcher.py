@@ -14,7 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from hawk_kube import config
-from hawk_kube.kinds import ACCELERATOR_CLASS, DEPLOYMENT, HAWK_NODE, HAWK_POOL, POD, Kind
+from hawk_kube.kinds import ACCELERATOR_CLASS, DEPLOYMENT, HAWK_NODE, HAWK_POOL, POD, ResourceKind
 from hawk_operator.workloads.children import MANAGED
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Watcher:
         marks: Marks,
         metrics: Metrics,
         activity: Activity,
-        kinds: Sequence[Kind],
+        kinds: Sequence[ResourceKind],
     ) -> None:
         self._settings = settings
         self._marks = marks
@@ -112,7 +112,7 @@ class Watcher:
             self._register(registry, kind)
         return registry
 
-    def _register(self, registry: kopf.OperatorRegistry, kind: Kind) -> None:
+    def _register(self, registry: kopf.OperatorRegistry, kind: ResourceKind) -> None:
         import kopf  # noqa: PLC0415
 
         async def changed(event: Any, **_: Any) -> None:
@@ -191,6 +191,6 @@ def _remember_nothing() -> kopf.DiffBaseStorage:
     return Nothing()
 
 
-def watched(allowed: Sequence[Kind]) -> list[Kind]:
+def watched(allowed: Sequence[ResourceKind]) -> list[ResourceKind]:
     """The kinds to watch: the pools and what belongs to them, and of the cluster's kinds the allowed ones."""
     return [HAWK_POOL, *_LABELLED, *(kind for kind in _CLUSTER if kind in allowed)]

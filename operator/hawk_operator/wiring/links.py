@@ -17,7 +17,7 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Links:
+class LinkIndex:
     """The links of one pool: how many there should be, how many are proved, and what is wrong.
 
     `proved` is True, False, or None while nobody can tell yet.
@@ -30,7 +30,7 @@ class Links:
     message: str
 
 
-def judge(sides: Sides, agents: Mapping[str, Agent], wiring: Wiring) -> Links:
+def judge(sides: Sides, agents: Mapping[str, Agent], wiring: Wiring) -> LinkIndex:
     """The state of the links of one pool.
 
     A link counts as proved when both ends list the other as verified, both live, and each has the other's
@@ -39,9 +39,9 @@ def judge(sides: Sides, agents: Mapping[str, Agent], wiring: Wiring) -> Links:
     """
     for role, nodes in (("prefill", sides.prefill), ("decode", sides.decode)):
         if not nodes:
-            return Links(0, 0, None, Reason.NOT_OBSERVED, f"no {role} worker runs yet")
+            return LinkIndex(0, 0, None, Reason.NOT_OBSERVED, f"no {role} worker runs yet")
         if not any(_present(name, agents) for name in nodes):
-            return Links(
+            return LinkIndex(
                 0, 0, False, Reason.NO_AGENT, f"no agent on any node of {role} workers: {listed(nodes)}"
             )
     wired = Sides(*(frozenset(n for n in s if _present(n, agents)) for s in (sides.prefill, sides.decode)))
@@ -49,28 +49,30 @@ def judge(sides: Sides, agents: Mapping[str, Agent], wiring: Wiring) -> Links:
     dead = sorted(name for name in wired.prefill | wired.decode if not agents[name].live)
     if dead:
         verified = sum(_verified(pair, agents) for pair in pairs)
-        return Links(len(pairs), verified, False, Reason.AGENT_LOST, f"the agent on {listed(dead)} is lost")
+        return LinkIndex(
+            len(pairs), verified, False, Reason.AGENT_LOST, f"the agent on {listed(dead)} is lost"
+        )
     return _judge_pairs(pairs, agents, wiring)
 
 
-def _judge_pairs(pairs: list[tuple[str, str]], agents: Mapping[str, Agent], wiring: Wiring) -> Links:
+def _judge_pairs(pairs: list[tuple[str, str]], agents: Mapping[str, Agent], wiring: Wiring) -> LinkIndex:
     verified = [pair for pair in pairs if _verified(pair, agents)]
     text = f"{len(verified)} of {len(pairs)} links are verified"
     if len(verified) == len(pairs):
-        return Links(len(pairs), len(verified), True, Reason.AS_EXPECTED, text)
+        return LinkIndex(len(pairs), len(verified), True, Reason.AS_EXPECTED, text)
     refused = [(pair, wiring.refused[pair]) for pair in pairs if pair in wiring.refused]
     crowded = [pair for pair, (reason, _) in refused if reason is Reason.TOO_MANY_PEERS]
     hard = [entry for entry in refused if entry[1][0] is not Reason.TOO_MANY_PEERS]
     if hard:
         _, (reason, message) = hard[0]
-        return Links(len(pairs), len(verified), False, reason, f"{text}; {message}")
+        return LinkIndex(len(pairs), len(verified), False, reason, f"{text}; {message}")
     if crowded and len(verified) + len(crowded) == len(pairs):
         message = f"{text}; {len(crowded)} are left out: {wiring.refused[crowded[0]][1]}"
-        return Links(len(pairs), len(verified), True, Reason.TOO_MANY_PEERS, message)
+        return LinkIndex(len(pairs), len(verified), True, Reason.TOO_MANY_PEERS, message)
     problems = _problems([pair for pair in pairs if pair not in verified], agents)
     if problems:
-        return Links(len(pairs), len(verified), False, Reason.LINKS_DOWN, f"{text}; {problems}")
-    return Links(len(pairs), len(verified), None, Reason.WAITING, f"{text}; the others are being proved")
+        return LinkIndex(len(pairs), len(verified), False, Reason.LINKS_DOWN, f"{text}; {problems}")
+    return LinkIndex(len(pairs), len(verified), None, Reason.WAITING, f"{text}; the others are being proved")
 
 
 def _present(name: str, agents: Mapping[str, Agent]) -> bool:

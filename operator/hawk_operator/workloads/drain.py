@@ -31,7 +31,7 @@ COST: Final = "-1000"
 
 
 @dataclass(frozen=True)
-class Work:
+class PodWork:
     """What is known of the work of a group's pods."""
 
     requests: Mapping[str, float]
@@ -118,7 +118,7 @@ def ordinal(pod: Pod) -> int:
 
 
 def plan(
-    pods: Sequence[Pod], goal: int, work: Work, timeout: float, now: float, *, by_ordinal: bool = False
+    pods: Sequence[Pod], goal: int, work: PodWork, timeout: float, now: float, *, by_ordinal: bool = False
 ) -> Drain:
     """The drain of a group that should have `goal` workers; nothing to do gives an empty one.
 
@@ -151,7 +151,7 @@ def plan(
     )
 
 
-def _rank(pod: Pod, work: Work) -> tuple[bool, bool, bool, bool, float, float, str]:
+def _rank(pod: Pod, work: PodWork) -> tuple[bool, bool, bool, bool, float, float, str]:
     """Ascending: who goes first. Who drains goes on draining; who does no work goes before who does."""
     return (
         pod.node != "",
@@ -164,7 +164,7 @@ def _rank(pod: Pod, work: Work) -> tuple[bool, bool, bool, bool, float, float, s
     )
 
 
-def _why_not(pod: Pod, work: Work, timeout: float, now: float) -> Waiting | None:
+def _why_not(pod: Pod, work: PodWork, timeout: float, now: float) -> Waiting | None:
     """Why a marked worker can't go yet, or None when it is empty."""
     if not pod.ready:
         return None

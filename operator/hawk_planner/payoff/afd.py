@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
-from .candidate import Candidate, Kind
+from .candidate import Candidate, ServingMode
 from .colocated import cheapest_first
 from .handover import contention_seconds, hand_over
 from .serving import Limit, decode_steadily, most_sequences
@@ -71,7 +71,9 @@ def attention_ffn(scenario: Scenario) -> Candidate:
     """Return the cheapest attention/FFN split, either device in either place."""
     first, second = scenario.prefill.replica, scenario.decode.replica
     if scenario.work.weight_bytes >= first.room(scenario.efficiency):
-        return miss(Kind.ATTENTION_FFN, "attention and FFN apart", "weights don't fit the prefill device")
+        return miss(
+            ServingMode.ATTENTION_FFN, "attention and FFN apart", "weights don't fit the prefill device"
+        )
     tried = [
         found
         for attention, ffn in ((first, second), (second, first))
@@ -79,7 +81,7 @@ def attention_ffn(scenario: Scenario) -> Candidate:
         if (found := _attention_ffn(scenario, attention, ffn, shared_by)) is not None
     ]
     if not tried:
-        return miss(Kind.ATTENTION_FFN, "attention and FFN apart", "no number of replicas keeps up")
+        return miss(ServingMode.ATTENTION_FFN, "attention and FFN apart", "no number of replicas keeps up")
     return min(tried, key=cheapest_first)
 
 
@@ -145,7 +147,7 @@ def _attention_ffn(scenario: Scenario, attention: Replica, ffn: Replica, shared_
         (pool_use("ffn", back, ffns, _share(split.ffn, split, found.batch)), back),
     ]
     return finish(
-        Kind.ATTENTION_FFN,
+        ServingMode.ATTENTION_FFN,
         f"attention on {attention.device.name}, FFN on {back.device.name}",
         scenario,
         uses,

@@ -12,7 +12,7 @@ from typing import Any
 from hawk_planner.sizing import roofline as rates
 
 from . import checks, economics
-from .scenario import Efficiency, Link, Workload
+from .scenario import Efficiency, Link, SteadyTraffic
 
 __all__ = ["BOUNDS", "Assumption", "Given", "Inputs", "bounded", "gather", "option_of"]
 
@@ -94,7 +94,7 @@ DEFAULTS: dict[str, Default] = {
 class Inputs:
     """The gathered inputs and the list they are explained by."""
 
-    workload: Workload
+    workload: SteadyTraffic
     link: Link
     efficiency: Efficiency
     tariff: economics.Tariff
@@ -162,7 +162,7 @@ def gather(given: Given, measured: Given = PLAIN, *, rails: int, chunk_layers: i
         )
         return default.value
 
-    workload = Workload(
+    workload = SteadyTraffic(
         requests_per_second=take("requests_per_second"),
         prompt_tokens=int(take("prompt_tokens")),
         output_tokens=int(take("output_tokens")),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .candidate import Kind
+from .candidate import ServingMode
 
 __all__ = ["Observed", "Suggestion", "suggest_splits"]
 
@@ -36,7 +36,7 @@ class Observed:
 class Suggestion:
     """A split to try, the figure that suggests it, and what a benchmark has to show."""
 
-    kind: Kind
+    kind: ServingMode
     observed: str
     must_show: str
 
@@ -55,7 +55,7 @@ def suggest_splits(observed: Observed) -> list[Suggestion]:
     if observed.idle_share is not None and observed.idle_share >= IDLE:
         found.append(
             Suggestion(
-                Kind.FLEXIBLE,
+                ServingMode.FLEXIBLE,
                 f"the traffic leaves {observed.idle_share:.0%} of two pools idle",
                 "less idle specialisation at the real arrival rate, colocated or with roles that change",
             )
@@ -64,7 +64,7 @@ def suggest_splits(observed: Observed) -> list[Suggestion]:
     if share is not None and share >= INTERRUPTS:
         found.append(
             Suggestion(
-                Kind.SPLIT,
+                ServingMode.SPLIT,
                 f"prefills take {share:.0%} of the time between tokens",
                 "TTFT and ITL under mixed load, the handoff included",
             )
@@ -72,7 +72,7 @@ def suggest_splits(observed: Observed) -> list[Suggestion]:
     if observed.decode_fits_other_device:
         found.append(
             Suggestion(
-                Kind.SPLIT,
+                ServingMode.SPLIT,
                 "a second device suits the whole decode",
                 "weights and KV fit; savings repay the exposed transfer",
             )
@@ -91,7 +91,7 @@ def _capacity(observed: Observed) -> list[Suggestion]:
         return []
     return [
         Suggestion(
-            Kind.ATTENTION_FFN,
+            ServingMode.ATTENTION_FFN,
             f"{waiting:g} requests wait for KV space while an expert sees {tokens:.1f} of {limit:.1f} tokens",
             "freed space makes useful batches that repay the exchanges",
         )
@@ -104,7 +104,7 @@ def _drafting(observed: Observed) -> list[Suggestion]:
         return []
     return [
         Suggestion(
-            Kind.TARGET_DRAFT,
+            ServingMode.TARGET_DRAFT,
             f"a drafter predicts {acceptance:.0%} of the tokens",
             "tokens a round repay drafting, verifying and feedback",
         )
@@ -117,7 +117,7 @@ def _offload(observed: Observed) -> list[Suggestion]:
         return []
     return [
         Suggestion(
-            Kind.OFFLOAD,
+            ServingMode.OFFLOAD,
             f"decode is {busy:.0%} busy here and {room:.0%} on the accelerator",
             "completion time, or protection of others, under load",
         )

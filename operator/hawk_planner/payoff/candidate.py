@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from .scenario import Scenario
 
-__all__ = ["Candidate", "Kind", "PoolUse", "Standing"]
+__all__ = ["Candidate", "Feasibility", "PoolUse", "ServingMode"]
 
 
-class Kind(StrEnum):
+class ServingMode(StrEnum):
     """The ways of serving that are compared."""
 
     COLOCATED = "Colocated"
@@ -34,7 +34,7 @@ class Kind(StrEnum):
     """Colocated target, a drafter on the second device."""
 
 
-class Standing(StrEnum):
+class Feasibility(StrEnum):
     """Whether a candidate can be ranked."""
 
     MEETS = "meets"
@@ -68,9 +68,9 @@ class PoolUse:
 class Candidate:
     """One way of serving a workload, sized so that it meets the objectives where it can."""
 
-    kind: Kind
+    kind: ServingMode
     title: str
-    standing: Standing
+    standing: Feasibility
     problem: str = ""
     """Why it misses or is unknown; names the bound or the missing input."""
     pools: tuple[PoolUse, ...] = ()

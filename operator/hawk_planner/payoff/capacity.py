@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .candidate import Candidate, Kind, Standing
+from .candidate import Candidate, Feasibility, ServingMode
 from .colocated import serve
 from .serving import Limit
 from .split import MOST_LINK, decode_side, sided
@@ -35,7 +35,7 @@ ROLES = {
 
 def with_capacity(candidate: Candidate, scenario: Scenario) -> Candidate:
     """Return the candidate with the output tokens a second that its replicas carry, and its bottleneck."""
-    if candidate.standing is not Standing.MEETS or candidate.tokens_per_second is None:
+    if candidate.standing is not Feasibility.MEETS or candidate.tokens_per_second is None:
         return candidate
     stopped = _stopper(candidate, scenario)
     if stopped is None:
@@ -60,9 +60,9 @@ def _stopper(candidate: Candidate, scenario: Scenario) -> Callable[[float], Limi
     rate = scenario.workload.requests_per_second
     replicas = [_replica(scenario, pool.device, pool.devices_per_replica) for pool in candidate.pools]
     counts = [pool.replicas for pool in candidate.pools]
-    if candidate.kind is Kind.COLOCATED:
+    if candidate.kind is ServingMode.COLOCATED:
         return lambda factor: _whole(scenario.at(requests_per_second=rate * factor), replicas[0], counts[0])
-    if candidate.kind is Kind.SPLIT:
+    if candidate.kind is ServingMode.SPLIT:
         return lambda factor: _apart(scenario.at(requests_per_second=rate * factor), replicas, counts)
     again = candidate.again
     if again is None:
@@ -77,7 +77,7 @@ def _larger(candidate: Candidate, grown: Candidate | None) -> Limit:
     for pool, more in zip(candidate.pools, grown.pools, strict=True):
         if more.replicas > pool.replicas:
             return ROLES[pool.role]
-    return Limit.NONE if grown.standing is Standing.MEETS else Limit.COMPUTE
+    return Limit.NONE if grown.standing is Feasibility.MEETS else Limit.COMPUTE
 
 
 def _whole(scenario: Scenario, replica: Replica, count: int) -> Limit:

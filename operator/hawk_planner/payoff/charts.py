@@ -9,7 +9,7 @@ import csv
 import io
 from dataclasses import dataclass, field
 
-__all__ = ["Bar", "Bars", "Chart", "Line", "Lines", "Mark", "Span", "Spans", "as_csv"]
+__all__ = ["Bar", "Bars", "BusySpan", "Chart", "Line", "Lines", "Mark", "Spans", "as_csv"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class Span:
+class BusySpan:
     """From when to when something is busy."""
 
     row: str
@@ -94,7 +94,7 @@ class Spans:
     title: str
     subtitle: str
     x: str
-    spans: tuple[Span, ...]
+    spans: tuple[BusySpan, ...]
     marks: tuple[Mark, ...] = field(default=())
 
 

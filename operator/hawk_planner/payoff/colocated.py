@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
-from .candidate import Candidate, Kind
+from .candidate import Candidate, ServingMode
 from .roofline import Work
 from .serving import Limit, Mixed, mix_steadily, most_sequences
 from .times import slots, step_timer
 from .ways import attains, finish, latency, miss, pool_use, sizes, smallest
 
 if TYPE_CHECKING:
-    from .scenario import Part, Replica, Scenario
+    from .scenario import DeclaredGroup, Replica, Scenario
 
 __all__ = ["Colocation", "colocate", "colocated", "serve"]
 
@@ -26,7 +26,7 @@ CHUNKS = (256, 512, 1024, 2048, 4096, 8192)
 
 
 @dataclass(frozen=True)
-class Rounds:
+class DraftRounds:
     """How drafting changes a decode step."""
 
     drafts: int
@@ -37,7 +37,7 @@ class Rounds:
     """Drafting, messages and synchronisation on top of a verification."""
 
 
-PLAIN = Rounds(drafts=0, emitted=1.0, seconds=0.0)
+PLAIN = DraftRounds(drafts=0, emitted=1.0, seconds=0.0)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def serve(
     replicas: int,
     *,
     decode_share: float = 1.0,
-    rounds: Rounds = PLAIN,
+    rounds: DraftRounds = PLAIN,
 ) -> Colocation | None:
     """Return how `replicas` serve, with the best chunk length; None when the weights don't fit.
 
@@ -118,7 +118,7 @@ def _better(one: Colocation, other: Colocation) -> bool:
 
 
 def colocate(
-    scenario: Scenario, replica: Replica, *, decode_share: float = 1.0, rounds: Rounds = PLAIN
+    scenario: Scenario, replica: Replica, *, decode_share: float = 1.0, rounds: DraftRounds = PLAIN
 ) -> Colocation | None:
     """Return the fewest replicas that meet the objectives, else the fewest that keep up; None if none do."""
     if serve(scenario, replica, 1) is None:
@@ -140,7 +140,7 @@ def colocate(
     return replace(found, ttft_seconds=latency(count, scenario, rate, found.mixed.prefill_seconds))
 
 
-def _keeping_up(scenario: Scenario, replica: Replica, decode_share: float, rounds: Rounds) -> int | None:
+def _keeping_up(scenario: Scenario, replica: Replica, decode_share: float, rounds: DraftRounds) -> int | None:
     loose = replace(scenario, targets=replace(scenario.targets, ttft=None, itl=None))
 
     def enough(count: int) -> bool:
@@ -163,7 +163,7 @@ def why_missed(scenario: Scenario, found: Colocation) -> str:
     return f"{decoding.limit}"
 
 
-def colocated(scenario: Scenario, part: Part) -> Candidate:
+def colocated(scenario: Scenario, part: DeclaredGroup) -> Candidate:
     """Return the cheapest colocation on the part's device; sizes beyond the declared are tried too."""
     title = f"colocated on {part.replica.device.name}"
     found: list[Candidate] = []
@@ -175,7 +175,7 @@ def colocated(scenario: Scenario, part: Part) -> Candidate:
         need = scenario.work.weight_bytes / 1e9
         room = part.replica.room(scenario.efficiency) / 1e9
         return miss(
-            Kind.COLOCATED,
+            ServingMode.COLOCATED,
             title,
             f"weights of {need:.0f} GB don't fit {room:.0f} GB usable; raise acceleratorsPerReplica",
         )
@@ -201,7 +201,7 @@ def _candidate(scenario: Scenario, title: str, found: Colocation) -> Candidate:
     mixed, replica = found.mixed, found.replica
     use = pool_use("both", replica, found.replicas, mixed.busy)
     return finish(
-        Kind.COLOCATED,
+        ServingMode.COLOCATED,
         title,
         scenario,
         [(use, replica)],

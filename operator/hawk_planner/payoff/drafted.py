@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .candidate import Candidate, Kind
-from .colocated import Rounds, cheapest_first, colocate, why_missed
+from .candidate import Candidate, ServingMode
+from .colocated import DraftRounds, cheapest_first, colocate, why_missed
 from .drafting import accepted_tokens, message_bytes
 from .serving import fits
 from .ways import finish, miss, pool_use, unknown
@@ -26,15 +26,17 @@ def target_draft(scenario: Scenario) -> Candidate:
     drafter = scenario.drafter
     if drafter is None:
         return unknown(
-            Kind.TARGET_DRAFT,
+            ServingMode.TARGET_DRAFT,
             title,
             "the drafter isn't known; pass --draft-model and --draft-acceptance, measured on this traffic",
         )
     if not fits(drafter.work, second, scenario.efficiency):
-        return miss(Kind.TARGET_DRAFT, title, "the drafter's weights don't fit")
+        return miss(ServingMode.TARGET_DRAFT, title, "the drafter's weights don't fit")
     plain = colocate(scenario, first)
     if plain is None:
-        return miss(Kind.TARGET_DRAFT, title, "the target's weights don't fit; raise acceleratorsPerReplica")
+        return miss(
+            ServingMode.TARGET_DRAFT, title, "the target's weights don't fit; raise acceleratorsPerReplica"
+        )
     # Drafting is priced at the undrafted batch: drafted, fewer are in flight: the dear side.
     batch = max(1.0, plain.mixed.decoding.batch)
     tried = [
@@ -43,18 +45,18 @@ def target_draft(scenario: Scenario) -> Candidate:
         if (found := _drafted(scenario, title, drafter, length, batch)) is not None
     ]
     if not tried:
-        return miss(Kind.TARGET_DRAFT, title, "no number of replicas keeps up")
+        return miss(ServingMode.TARGET_DRAFT, title, "no number of replicas keeps up")
     return min(tried, key=cheapest_first)
 
 
-def _rounds(scenario: Scenario, drafter: Drafter, length: int, batch: float) -> Rounds:
+def _rounds(scenario: Scenario, drafter: Drafter, length: int, batch: float) -> DraftRounds:
     second = scenario.decode.replica.machine(scenario.efficiency)
     step = drafter.work.decode(scenario.workload.mean_context)
     drafting = length * step.timer(second, scenario.efficiency.step_seconds)(batch)
     sent = message_bytes(length, drafter.work.geometry.hidden)
     nbytes = batch * (sent.proposal_bytes + sent.response_bytes)
     message = 2 * scenario.link.message_seconds + nbytes / scenario.link.rate
-    return Rounds(
+    return DraftRounds(
         drafts=length,
         emitted=1 + accepted_tokens(drafter.acceptance, length),
         seconds=drafting + message + drafter.synchronisation_seconds,
@@ -73,7 +75,7 @@ def _drafted(scenario: Scenario, title: str, drafter: Drafter, length: int, batc
         (pool_use("draft", second, here.replicas, rounds.seconds / step), second),
     ]
     return finish(
-        Kind.TARGET_DRAFT,
+        ServingMode.TARGET_DRAFT,
         f"{title}, {length} drafts",
         scenario,
         uses,

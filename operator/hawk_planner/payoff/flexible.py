@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
-from .candidate import Candidate, Kind
+from .candidate import Candidate, ServingMode
 from .colocated import cheapest_first
 from .handover import contention_seconds, hand_over
 from .serving import Limit
@@ -18,26 +18,26 @@ from .times import prefill_seconds
 from .ways import attains, finish, latency, miss, pool_use, sizes, smallest, unknown
 
 if TYPE_CHECKING:
-    from .scenario import Part, Replica, Scenario
+    from .scenario import DeclaredGroup, Replica, Scenario
 
 __all__ = ["flexible"]
 
 
-def flexible(scenario: Scenario, part: Part) -> Candidate:
+def flexible(scenario: Scenario, part: DeclaredGroup) -> Candidate:
     """Return the cheapest pool of the part's device with roles that change."""
     device = part.replica.device
     title = f"roles that change on {device.name}"
     if not (device.prefills and device.decodes):
-        return miss(Kind.FLEXIBLE, title, f"{device.name} can't take both roles")
+        return miss(ServingMode.FLEXIBLE, title, f"{device.name} can't take both roles")
     if scenario.role_changes_per_hour and device.startup_seconds is None:
         return unknown(
-            Kind.FLEXIBLE,
+            ServingMode.FLEXIBLE,
             title,
             f"{device.name}.startup isn't known: a change of role costs a start; "
             f"add it to the class or pass --set {device.name}.startup=SECONDS",
         )
     tried = [found for replica in sizes(part, scenario) if (found := _flexible(scenario, title, replica))]
-    return min(tried, key=cheapest_first) if tried else miss(Kind.FLEXIBLE, title, "weights don't fit")
+    return min(tried, key=cheapest_first) if tried else miss(ServingMode.FLEXIBLE, title, "weights don't fit")
 
 
 def _flexible(scenario: Scenario, title: str, replica: Replica) -> Candidate | None:
@@ -76,7 +76,7 @@ def _flexible(scenario: Scenario, title: str, replica: Replica) -> Candidate | N
     busy = (decodes + lost + rate * alone) / total
     use = pool_use("both, in turn", replica, total, busy)
     return finish(
-        Kind.FLEXIBLE,
+        ServingMode.FLEXIBLE,
         title,
         scenario,
         [(use, replica)],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .candidate import Candidate, Kind
+from .candidate import Candidate, ServingMode
 from .colocated import cheapest_first, colocate, why_missed
 from .handover import contention_seconds, hand_over
 from .serving import Limit
@@ -26,7 +26,7 @@ def offload(scenario: Scenario) -> Candidate:
     title = f"decodes moved from {first.device.name} to {second.device.name}"
     tried = [found for share in SHARES if (found := _offload(scenario, title, share)) is not None]
     if not tried:
-        return miss(Kind.OFFLOAD, title, _why_none(scenario))
+        return miss(ServingMode.OFFLOAD, title, _why_none(scenario))
     return min(tried, key=cheapest_first)
 
 
@@ -67,7 +67,7 @@ def _offload(scenario: Scenario, title: str, share: float) -> Candidate | None:
         (pool_use("decode", second, count, there.batch / max(there.batch, 1.0)), second),
     ]
     return finish(
-        Kind.OFFLOAD,
+        ServingMode.OFFLOAD,
         f"{title} ({share:.0%})",
         scenario,
         uses,

@@ -17,7 +17,7 @@ from .results import tie_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .plan import Answer
+    from .plan import CapacityPlan
 
 __all__ = ["page"]
 
@@ -57,7 +57,7 @@ figure svg { width: 100%; height: auto; min-width: 36rem; max-width: 54rem; }
 """
 
 
-def page(name: str, answer: Answer, data: dict[str, Any]) -> str:
+def page(name: str, answer: CapacityPlan, data: dict[str, Any]) -> str:
     """Return the page of a plan for the pool `name`; `data` is what `results.plan_data` gave."""
     scenario = answer.scenario
     workload = scenario.workload
@@ -169,7 +169,7 @@ def _turns(found: list[dict[str, Any]]) -> str:
     return _table(head, rows)
 
 
-def _figures(answer: Answer) -> list[str]:
+def _figures(answer: CapacityPlan) -> list[str]:
     """Return the pictures that can be drawn; one that can't says why instead."""
     made = []
     for name, chart in CHARTS.items():

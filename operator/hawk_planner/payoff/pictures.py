@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from . import drafting
-from .charts import Chart, Line, Lines, Mark, Span, Spans
+from .charts import BusySpan, Chart, Line, Lines, Mark, Spans
 from .reports import report_afd, report_pd, report_pipeline
 
 if TYPE_CHECKING:
@@ -112,10 +112,10 @@ def pipeline_chart(geometry: Geometry, inputs: PipelineInputs) -> Chart:
     spans = []
     for index, chunk in enumerate(chunks, start=1):
         name = str(index) if labelled else ""
-        spans.append(Span("compute", name, chunk["compute_start_ms"], chunk["compute_end_ms"], 0))
+        spans.append(BusySpan("compute", name, chunk["compute_start_ms"], chunk["compute_end_ms"], 0))
     for index, chunk in enumerate(chunks, start=1):
         name = str(index) if labelled else ""
-        spans.append(Span("transfer", name, chunk["transfer_start_ms"], chunk["transfer_end_ms"], 1))
+        spans.append(BusySpan("transfer", name, chunk["transfer_start_ms"], chunk["transfer_end_ms"], 1))
     rails = f"{inputs.rails} rail{'s' if inputs.rails > 1 else ''}"
     return Spans(
         title=f"{report['exposed_ms']:.2f} ms of the transfer are exposed",

@@ -14,14 +14,14 @@ from . import checks
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Chunk", "Timeline", "chunk_timeline"]
+__all__ = ["TimedChunk", "Timeline", "chunk_timeline"]
 
 ROUNDING = 1e-12
 """Relative slack, so that a chunk that arrives exactly when computing ends counts as there."""
 
 
 @dataclass(frozen=True)
-class Chunk:
+class TimedChunk:
     """One run of layers: when it is computed and when it crosses (seconds from the start of prefill)."""
 
     first_layer: int
@@ -37,7 +37,7 @@ class Chunk:
 class Timeline:
     """All chunks of one prefill and what is left when it ends."""
 
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[TimedChunk, ...]
     compute_seconds: float
     transfer_seconds: float
     """Time that the link is busy with this request."""
@@ -91,7 +91,7 @@ def chunk_timeline(
             f"{chunk_layers} is above the model's {layers} layers",
             f"give at most {layers}",
         )
-    chunks: list[Chunk] = []
+    chunks: list[TimedChunk] = []
     computed = sent = 0.0
     for first in range(0, layers, chunk_layers):
         count = min(chunk_layers, layers - first)
@@ -99,7 +99,7 @@ def chunk_timeline(
         ready = computed + compute_seconds_per_chunk * count / chunk_layers
         start = max(ready, sent)
         sent = start + nbytes / rate + overhead_seconds_per_chunk
-        chunks.append(Chunk(first, count, nbytes, computed, ready, start, sent))
+        chunks.append(TimedChunk(first, count, nbytes, computed, ready, start, sent))
         computed = ready
     total = checks.positive("state bytes", sum(chunk.nbytes for chunk in chunks))
     return Timeline(
@@ -111,7 +111,7 @@ def chunk_timeline(
     )
 
 
-def _part(chunk: Chunk, now: float) -> float:
+def _part(chunk: TimedChunk, now: float) -> float:
     """Return the bytes of `chunk` that have crossed by `now`."""
     span = chunk.transfer_end - chunk.transfer_start
     return chunk.nbytes * min(1.0, max(0.0, (now - chunk.transfer_start) / span))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from . import checks
 from .afd import attention_ffn
-from .candidate import Candidate, Kind, Standing
+from .candidate import Candidate, Feasibility, ServingMode
 from .capacity import with_capacity
 from .colocated import cheapest_first, colocated
 from .drafted import target_draft
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from .assumptions import Assumption
     from .question import Question
-    from .scenario import Part, Scenario
+    from .scenario import DeclaredGroup, Scenario
 
-__all__ = ["Answer", "Band", "Outcome", "Verdict", "answer", "candidates", "judge", "rank"]
+__all__ = ["Band", "CapacityPlan", "SplitAssessment", "Verdict", "answer", "candidates", "judge", "rank"]
 
-SPLITS = (Kind.SPLIT, Kind.OFFLOAD, Kind.ATTENTION_FFN, Kind.TARGET_DRAFT)
+SPLITS = (ServingMode.SPLIT, ServingMode.OFFLOAD, ServingMode.ATTENTION_FFN, ServingMode.TARGET_DRAFT)
 """Ways that put unlike devices to work on one request."""
 
 
@@ -57,7 +57,7 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SplitAssessment:
     """A verdict on the best split against the best that doesn't split."""
 
     verdict: Verdict
@@ -67,23 +67,23 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CapacityPlan:
     """A plan: the ranking, the verdict, and what it rests on."""
 
     ranking: tuple[Candidate, ...]
-    outcome: Outcome
+    outcome: SplitAssessment
     bands: tuple[Band | None, ...]
     """One a candidate of the ranking."""
     assumptions: tuple[Assumption, ...]
     scenario: Scenario
 
 
-def _safely(kind: Kind, title: str, make: Callable[[], Candidate]) -> Candidate:
+def _safely(kind: ServingMode, title: str, make: Callable[[], Candidate]) -> Candidate:
     """Return the candidate, or the same without figures when an input isn't known."""
     try:
         return make()
     except checks.MissingInputError as missing:
-        return Candidate(kind, title, Standing.UNKNOWN, str(missing))
+        return Candidate(kind, title, Feasibility.UNKNOWN, str(missing))
 
 
 def candidates(scenario: Scenario) -> list[Candidate]:
@@ -91,57 +91,61 @@ def candidates(scenario: Scenario) -> list[Candidate]:
     unlike = scenario.prefill.replica.device.name != scenario.decode.replica.device.name
     parts = whole_parts(scenario)
     found = [
-        _safely(Kind.COLOCATED, f"colocated on {part.replica.device.name}", _colocated(scenario, part))
+        _safely(ServingMode.COLOCATED, f"colocated on {part.replica.device.name}", _colocated(scenario, part))
         for part in parts
     ]
-    declared = _safely(Kind.SPLIT, "prefill and decode apart", lambda: split(scenario))
+    declared = _safely(ServingMode.SPLIT, "prefill and decode apart", lambda: split(scenario))
     found.append(declared)
-    if declared.standing is Standing.MISSES:
-        resized = _safely(Kind.SPLIT, "resized", lambda: split(scenario, resize=True))
+    if declared.standing is Feasibility.MISSES:
+        resized = _safely(ServingMode.SPLIT, "resized", lambda: split(scenario, resize=True))
         found += [resized] if resized.pools != declared.pools else []
     found += [
-        _safely(Kind.FLEXIBLE, f"roles that change on {part.replica.device.name}", _flexible(scenario, part))
+        _safely(
+            ServingMode.FLEXIBLE,
+            f"roles that change on {part.replica.device.name}",
+            _flexible(scenario, part),
+        )
         for part in parts
     ]
     if unlike:
         found += [
-            _safely(Kind.OFFLOAD, "decodes moved", lambda: offload(scenario)),
-            _safely(Kind.ATTENTION_FFN, "attention and FFN apart", lambda: attention_ffn(scenario)),
-            _safely(Kind.TARGET_DRAFT, "target and drafter apart", lambda: target_draft(scenario)),
+            _safely(ServingMode.OFFLOAD, "decodes moved", lambda: offload(scenario)),
+            _safely(ServingMode.ATTENTION_FFN, "attention and FFN apart", lambda: attention_ffn(scenario)),
+            _safely(ServingMode.TARGET_DRAFT, "target and drafter apart", lambda: target_draft(scenario)),
         ]
     return found
 
 
-def _colocated(scenario: Scenario, part: Part) -> Callable[[], Candidate]:
+def _colocated(scenario: Scenario, part: DeclaredGroup) -> Callable[[], Candidate]:
     return lambda: colocated(scenario, part)
 
 
-def _flexible(scenario: Scenario, part: Part) -> Callable[[], Candidate]:
+def _flexible(scenario: Scenario, part: DeclaredGroup) -> Callable[[], Candidate]:
     return lambda: flexible(scenario, part)
 
 
 def rank(found: Sequence[Candidate]) -> list[Candidate]:
     """Return candidates that meet everything by cost, then those that miss, then the unknown."""
-    return sorted(found, key=lambda one: (one.standing is Standing.UNKNOWN, cheapest_first(one)))
+    return sorted(found, key=lambda one: (one.standing is Feasibility.UNKNOWN, cheapest_first(one)))
 
 
-def judge(found: Sequence[Candidate]) -> Outcome:
+def judge(found: Sequence[Candidate]) -> SplitAssessment:
     """Return the verdict on the best split against the best whole among `found`."""
     ranked = rank(found)
     best_split = next((one for one in ranked if one.kind in SPLITS), None)
     best_whole = next((one for one in ranked if one.kind not in SPLITS), None)
     verdict, reason = _verdict(best_split, best_whole)
-    return Outcome(verdict, reason, best_split, best_whole)
+    return SplitAssessment(verdict, reason, best_split, best_whole)
 
 
 def _verdict(apart: Candidate | None, whole: Candidate | None) -> tuple[Verdict, str]:
-    if apart is None or apart.standing is Standing.UNKNOWN:
+    if apart is None or apart.standing is Feasibility.UNKNOWN:
         return Verdict.UNKNOWN, apart.problem if apart else "no split was priced"
-    if apart.standing is Standing.MISSES:
-        meets = whole is not None and whole.standing is Standing.MEETS
+    if apart.standing is Feasibility.MISSES:
+        meets = whole is not None and whole.standing is Feasibility.MEETS
         verdict = Verdict.DOES_NOT_PAY if meets else Verdict.NOTHING_MEETS
         return verdict, f"{apart.title}: {apart.problem}"
-    if whole is None or whole.standing is not Standing.MEETS:
+    if whole is None or whole.standing is not Feasibility.MEETS:
         other = whole.problem if whole else "there is no other way"
         return Verdict.PAYS, f"only the split meets the objectives ({other})"
     return _by_cost(apart, whole)
@@ -172,7 +176,7 @@ def corners(question: Question) -> list[Scenario]:
     scenario = question.scenario
     middle = scenario.efficiency
 
-    def scaled(part: Part, end: int) -> Part:
+    def scaled(part: DeclaredGroup, end: int) -> DeclaredGroup:
         mfu, mbu = ends.get("prefill_mfu"), ends.get("decode_mbu")
         device = part.replica.device
         changed = replace(
@@ -194,7 +198,7 @@ def corners(question: Question) -> list[Scenario]:
     ]
 
 
-def answer(question: Question) -> Answer:
+def answer(question: Question) -> CapacityPlan:
     """Return the plan for a question."""
     middle = [with_capacity(one, question.scenario) for one in candidates(question.scenario)]
     outcome = judge(middle)
@@ -208,7 +212,7 @@ def answer(question: Question) -> Answer:
             reason=f"{outcome.verdict} ({outcome.reason}); elsewhere in the inputs' ranges {told}",
         )
     ranked = rank(middle)
-    return Answer(
+    return CapacityPlan(
         ranking=tuple(ranked),
         outcome=outcome,
         bands=tuple(_band(one, [middle, *elsewhere]) for one in ranked),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import checks
-from .candidate import Kind, Standing
-from .charts import Bar, Bars, Chart, Line, Lines, Mark, Span, Spans
+from .candidate import Feasibility, ServingMode
+from .charts import Bar, Bars, BusySpan, Chart, Line, Lines, Mark, Spans
 from .colocated import cheapest_first, colocated
 from .handover import hand_over
 from .plan import SPLITS
@@ -16,7 +16,7 @@ from .times import prefill_seconds
 from .ways import whole_parts
 
 if TYPE_CHECKING:
-    from .plan import Answer
+    from .plan import CapacityPlan
     from .scenario import Scenario
 
 __all__ = ["CHARTS", "cost_chart", "link_chart", "plan_chart", "roofline_chart", "timeline_chart"]
@@ -24,16 +24,16 @@ __all__ = ["CHARTS", "cost_chart", "link_chart", "plan_chart", "roofline_chart",
 MOST_LABELS = 12
 LINKS = tuple(round(12.5 * 2 ** (step / 4), 1) for step in range(29))
 NAMES = {
-    Kind.COLOCATED: "colocated",
-    Kind.SPLIT: "prefill | decode",
-    Kind.FLEXIBLE: "flexible roles",
-    Kind.OFFLOAD: "decode offload",
-    Kind.ATTENTION_FFN: "attention | FFN",
-    Kind.TARGET_DRAFT: "target | draft",
+    ServingMode.COLOCATED: "colocated",
+    ServingMode.SPLIT: "prefill | decode",
+    ServingMode.FLEXIBLE: "flexible roles",
+    ServingMode.OFFLOAD: "decode offload",
+    ServingMode.ATTENTION_FFN: "attention | FFN",
+    ServingMode.TARGET_DRAFT: "target | draft",
 }
 
 
-def cost_chart(answer: Answer) -> Chart:
+def cost_chart(answer: CapacityPlan) -> Chart:
     """Return what each way of serving costs, with its range; pale ones miss an objective."""
     bars = []
     for one, band in zip(answer.ranking, answer.bands, strict=True):
@@ -46,9 +46,9 @@ def cost_chart(answer: Answer) -> Chart:
                 value=one.usd_per_million_tokens,
                 low=band.low if band else one.usd_per_million_tokens,
                 high=band.high if band else one.usd_per_million_tokens,
-                note=devices + (" (misses)" if one.standing is Standing.MISSES else ""),
+                note=devices + (" (misses)" if one.standing is Feasibility.MISSES else ""),
                 kind=0 if one.kind in SPLITS else 1,
-                muted=one.standing is Standing.MISSES,
+                muted=one.standing is Feasibility.MISSES,
             )
         )
     workload = answer.scenario.workload
@@ -67,7 +67,7 @@ def cost_chart(answer: Answer) -> Chart:
     )
 
 
-def timeline_chart(answer: Answer) -> Chart:
+def timeline_chart(answer: CapacityPlan) -> Chart:
     """Return the chunks of one prompt on the rails against the computing of the declared prefill group."""
     scenario = answer.scenario
     alone = prefill_seconds(scenario, scenario.prefill.replica)
@@ -75,7 +75,7 @@ def timeline_chart(answer: Answer) -> Chart:
     chunks = handover.timeline.chunks
     labelled = len(chunks) <= MOST_LABELS
     spans = [
-        Span(row, str(index) if labelled else "", start * 1e3, end * 1e3, kind)
+        BusySpan(row, str(index) if labelled else "", start * 1e3, end * 1e3, kind)
         for row, kind in (("prefill", 0), ("transfer", 1))
         for index, chunk in enumerate(chunks, start=1)
         for start, end in (
@@ -104,7 +104,7 @@ def _layers(count: int) -> str:
     return "1 layer" if count == 1 else f"{count} layers"
 
 
-def roofline_chart(answer: Answer) -> Chart:
+def roofline_chart(answer: CapacityPlan) -> Chart:
     """Return both devices' rooflines with where prefill and decode lie on them."""
     scenario, work = answer.scenario, answer.scenario.work
     context = scenario.workload.mean_context
@@ -141,26 +141,26 @@ def roofline_chart(answer: Answer) -> Chart:
     )
 
 
-def _batch(answer: Answer) -> float:
+def _batch(answer: CapacityPlan) -> float:
     for one in answer.ranking:
-        if one.kind is Kind.SPLIT and "batch" in one.parts:
+        if one.kind is ServingMode.SPLIT and "batch" in one.parts:
             return max(1.0, one.parts["batch"])
     return 1.0
 
 
-def link_chart(answer: Answer) -> Chart:
+def link_chart(answer: CapacityPlan) -> Chart:
     """Return the cost of the declared split over the link, beside the best that doesn't split."""
     scenario = answer.scenario
     xs, ys = [], []
     for gbps in LINKS:
         found = split(scenario.at(bytes_per_second=gbps * 1e9 / 8))
-        if found.usd_per_million_tokens is not None and found.standing is Standing.MEETS:
+        if found.usd_per_million_tokens is not None and found.standing is Feasibility.MEETS:
             xs.append(float(gbps))
             ys.append(found.usd_per_million_tokens)
     whole = min(
         (colocated(scenario, part) for part in whole_parts(scenario)), key=cheapest_first, default=None
     )
-    level = whole.usd_per_million_tokens if whole and whole.standing is Standing.MEETS else None
+    level = whole.usd_per_million_tokens if whole and whole.standing is Feasibility.MEETS else None
     if not xs:
         raise checks.InputError(
             "--chart",
@@ -191,7 +191,7 @@ def _traffic(scenario: Scenario) -> str:
 CHARTS = {"cost": cost_chart, "timeline": timeline_chart, "roofline": roofline_chart, "link": link_chart}
 
 
-def plan_chart(name: str, answer: Answer) -> Chart:
+def plan_chart(name: str, answer: CapacityPlan) -> Chart:
     """Return a chart by its name; raises InputError for another name."""
     if name not in CHARTS:
         raise checks.InputError("--chart", f"{name} is none of {', '.join(CHARTS)}", "choose one of them")

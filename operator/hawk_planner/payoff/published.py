@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from . import economics, handoff, roofline
 
-__all__ = ["Comparison", "Standing", "comparisons"]
+__all__ = ["Agreement", "Comparison", "comparisons"]
 
 TOLERANCE = 0.02
 """Relative difference up to which a published figure counts as derived from its inputs."""
@@ -34,7 +34,7 @@ HAWK = "HAWK"
 PAYOFF = "When does heterogeneous inference pay off?"
 
 
-class Standing(StrEnum):
+class Agreement(StrEnum):
     """How a published figure and ours relate."""
 
     AGREES = "agrees"
@@ -55,14 +55,14 @@ class Comparison:
     """How ours is computed, or why it can't be."""
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> Agreement:
         """Agrees when the two ranges overlap within the tolerance."""
         if self.derived is None:
-            return Standing.PUBLISHED_ONLY
+            return Agreement.PUBLISHED_ONLY
         low, high = self.published
         slack = TOLERANCE * max(abs(low), abs(high))
         meets = self.derived[0] <= high + slack and self.derived[1] >= low - slack
-        return Standing.AGREES if meets else Standing.DIFFERS
+        return Agreement.AGREES if meets else Agreement.DIFFERS
 
 
 def _row(

@@ -9,13 +9,13 @@ from hawk_api.v1alpha1 import Precision, Role
 
 from . import checks
 from .assumptions import PLAIN, Assumption, Given, Inputs, bounded, gather, option_of
-from .candidate import Standing
+from .candidate import Feasibility
 from .measured import closest
 from .paths import WHOLE, LayoutPath, layout_path
-from .scenario import Device, Part, Replica, Scenario, Targets
+from .scenario import DeclaredGroup, Device, Replica, Scenario, Targets
 from .split import split
 from .times import prefill_seconds
-from .work import ModelWork
+from .work import ModelCosts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,7 +58,7 @@ def ask(
 
     `measured` is the pool's own traffic and link, `times` are engine times.
     """
-    work = ModelWork(geometry, spec.model.kv_dtype, spec.model.weights)
+    work = ModelCosts(geometry, spec.model.kv_dtype, spec.model.weights)
     first, second = _sides(spec)
     prefill, decode = (_part(group, classes, work, times) for group in (first, second))
     inputs = gather(given, measured, rails=spec.transfer.rails, chunk_layers=spec.transfer.chunk_layers)
@@ -134,7 +134,7 @@ def _with_rate(scenario: Scenario, inputs: Inputs) -> tuple[Scenario, Inputs]:
 
 
 def _carries(scenario: Scenario) -> bool:
-    return split(scenario).standing is Standing.MEETS
+    return split(scenario).standing is Feasibility.MEETS
 
 
 def _sides(spec: HawkPoolSpec) -> tuple[GroupSpec, GroupSpec]:
@@ -157,9 +157,9 @@ def _target(objective: Objective | None) -> tuple[float, float] | None:
 def _part(
     group: GroupSpec,
     classes: Mapping[str, AcceleratorClassSpec],
-    work: ModelWork,
+    work: ModelCosts,
     times: Sequence[Measured],
-) -> Part:
+) -> DeclaredGroup:
     name = group.accelerator_class
     if name is None:
         raise checks.MissingInputError(
@@ -175,10 +175,12 @@ def _part(
         )
     device = device_of(name, classes[name], work)
     devices = group.accelerators_per_replica
-    return Part(group.name, Replica(device, devices, closest(times, name, devices)), group.replicas.max)
+    return DeclaredGroup(
+        group.name, Replica(device, devices, closest(times, name, devices)), group.replicas.max
+    )
 
 
-def device_of(name: str, spec: AcceleratorClassSpec, work: ModelWork) -> Device:
+def device_of(name: str, spec: AcceleratorClassSpec, work: ModelCosts) -> Device:
     """Return a class's figures, its FLOP/s at the precision of the model's weights."""
 
     def number(value: Any) -> float | None:
@@ -208,7 +210,7 @@ def _flops(spec: AcceleratorClassSpec, precision: Precision) -> Any:
     return None
 
 
-def _model(work: ModelWork) -> list[Assumption]:
+def _model(work: ModelCosts) -> list[Assumption]:
     geometry = work.geometry
     return [
         Assumption(

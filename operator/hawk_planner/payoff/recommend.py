@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .candidate import Candidate, Kind, Standing
+from .candidate import Candidate, Feasibility, ServingMode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Recommendation", "recommend"]
 
-DECLARABLE = (Kind.COLOCATED, Kind.SPLIT)
+DECLARABLE = (ServingMode.COLOCATED, ServingMode.SPLIT)
 """Ways of serving that a pool's groups can declare."""
 
 
@@ -34,11 +34,13 @@ def recommend(pool: Mapping[str, Any], ranking: Sequence[Candidate]) -> Recommen
 
     Bounds are widened where the plan needs more replicas and never narrowed: traffic varies, a plan doesn't.
     """
-    chosen = next((one for one in ranking if one.kind in DECLARABLE and one.standing is Standing.MEETS), None)
+    chosen = next(
+        (one for one in ranking if one.kind in DECLARABLE and one.standing is Feasibility.MEETS), None
+    )
     if chosen is None:
         return None
     groups: list[dict[str, Any]] = pool["spec"]["groups"]
-    if chosen.kind is Kind.COLOCATED:
+    if chosen.kind is ServingMode.COLOCATED:
         made, changes = _one_group(groups, chosen.pools[0])
     else:
         made, changes = _two_groups(groups, chosen.pools)

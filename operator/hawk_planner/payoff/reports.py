@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from . import checks, drafting, exchange
 from .handoff import Handoff, link_load, price_handoff
 from .pipeline import chunk_timeline
-from .work import ModelWork
+from .work import ModelCosts
 
 if TYPE_CHECKING:
     from hawk_api.models import Geometry
@@ -90,7 +90,7 @@ def _word(delta: float) -> str:
 
 def report_afd(geometry: Geometry, inputs: AfdInputs) -> Report:
     """Return the figures of an attention/FFN split for one decode step, and what the freed memory holds."""
-    work = ModelWork(geometry, inputs.kv_dtype)
+    work = ModelCosts(geometry, inputs.kv_dtype)
     experts, chosen = _experts(geometry)
     destinations, probability = 1.0, None
     if inputs.ffn_ranks is not None:
@@ -143,7 +143,7 @@ def _experts(geometry: Geometry) -> tuple[int, int]:
     return 1, 1
 
 
-def _capacity(work: ModelWork, inputs: AfdInputs, request: float) -> Report:
+def _capacity(work: ModelCosts, inputs: AfdInputs, request: float) -> Report:
     asked = inputs.waiting_requests, inputs.tokens_per_expert_limit
     if asked == (None, None):
         return {}

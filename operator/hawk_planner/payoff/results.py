@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .candidate import Candidate, Standing
+from .candidate import Candidate, Feasibility
 from .ties import ties
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .assumptions import Assumption
-    from .plan import Answer, Band
+    from .plan import Band, CapacityPlan
     from .ties import Tie
     from .turning import Turn
 
 __all__ = ["candidate_data", "plan_data", "tie_text", "turn_data"]
 
 
-def plan_data(answer: Answer, turns: Sequence[Turn]) -> dict[str, Any]:
+def plan_data(answer: CapacityPlan, turns: Sequence[Turn]) -> dict[str, Any]:
     """Return the whole plan; every key ends in its unit."""
-    meets = [one for one in answer.ranking if one.standing is Standing.MEETS]
+    meets = [one for one in answer.ranking if one.standing is Feasibility.MEETS]
     outcome = answer.outcome
     return {
         "verdict": str(outcome.verdict),

@@ -16,9 +16,19 @@ from .roofline import Machine
 if TYPE_CHECKING:
     from .handoff import Emitter
     from .measured import Measured
-    from .work import ModelWork
+    from .work import ModelCosts
 
-__all__ = ["Device", "Drafter", "Efficiency", "Link", "Part", "Replica", "Scenario", "Targets", "Workload"]
+__all__ = [
+    "DeclaredGroup",
+    "Device",
+    "Drafter",
+    "Efficiency",
+    "Link",
+    "Replica",
+    "Scenario",
+    "SteadyTraffic",
+    "Targets",
+]
 
 
 @dataclass(frozen=True)
@@ -134,7 +144,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Workload:
+class SteadyTraffic:
     """Steady traffic: requests a second, tokens in and out, and how bursty they come."""
 
     requests_per_second: float
@@ -171,13 +181,13 @@ class Targets:
 class Drafter:
     """What a draft and verify split needs to be priced."""
 
-    work: ModelWork
+    work: ModelCosts
     acceptance: float
     synchronisation_seconds: float
 
 
 @dataclass(frozen=True)
-class Part:
+class DeclaredGroup:
     """A declared group: its replica and the bounds on how many."""
 
     name: str
@@ -190,10 +200,10 @@ class Part:
 class Scenario:
     """One question for the planner."""
 
-    work: ModelWork
-    prefill: Part
-    decode: Part
-    workload: Workload
+    work: ModelCosts
+    prefill: DeclaredGroup
+    decode: DeclaredGroup
+    workload: SteadyTraffic
     targets: Targets
     link: Link
     efficiency: Efficiency

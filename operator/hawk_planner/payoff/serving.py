@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .scenario import Efficiency, Replica
-    from .work import ModelWork
+    from .work import ModelCosts
 
 MOST_CHORDS = 60
 BALANCED = 1e-9
@@ -54,7 +54,7 @@ class Decoding:
     """Mean time of a step."""
 
 
-def fits(work: ModelWork, replica: Replica, efficiency: Efficiency) -> bool:
+def fits(work: ModelCosts, replica: Replica, efficiency: Efficiency) -> bool:
     """Return whether the weights fit."""
     return work.weight_bytes < replica.room(efficiency)
 

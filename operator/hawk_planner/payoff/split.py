@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hawk_planner.sizing.demand import LINK_UTILISATION
 
-from .candidate import Candidate, Kind
+from .candidate import Candidate, ServingMode
 from .colocated import cheapest_first
 from .handover import Handover, contention_seconds, hand_over
 from .serving import Decoding, Limit, decode_steadily, most_sequences
@@ -178,7 +178,7 @@ def _priced(scenario: Scenario, title: str, first: Replica, second: Replica, *, 
     problem = fit_problem(scenario, first, second)
     found = None if problem else sided(scenario, first, second)
     if found is None:
-        return miss(Kind.SPLIT, title, problem or "no number of replicas keeps up")
+        return miss(ServingMode.SPLIT, title, problem or "no number of replicas keeps up")
     problem = found.problem or (_over_bound(scenario, found) if bounded else "")
     rate = scenario.workload.requests_per_second
     busy = rate * found.prefill_seconds / found.prefills
@@ -187,7 +187,7 @@ def _priced(scenario: Scenario, title: str, first: Replica, second: Replica, *, 
         (pool_use("decode", second, found.decodes, _load(scenario, second, found)), second),
     ]
     return finish(
-        Kind.SPLIT,
+        ServingMode.SPLIT,
         title,
         scenario,
         uses,

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .candidate import Kind
+from .candidate import ServingMode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hawk_api.v1alpha1 import AcceleratorClassSpec
 
-__all__ = ["PAIRS", "Named", "Pair", "unknown_figures"]
+__all__ = ["PAIRS", "DevicePair", "Named", "unknown_figures"]
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Pair:
+class DevicePair:
     """Devices that share requests, in the order of their work, and the system that pairs them."""
 
-    split: Kind
+    split: ServingMode
     first: Named
     second: Named
     system: str = ""
@@ -42,22 +42,33 @@ RUBIN, LPX = Named("NVIDIA Rubin", "rubin"), Named("Groq LPX", "groq-3-lpu")
 GB200 = Named("NVIDIA GB200 NVL72", "gb200-nvl72")
 GPU = Named("a GPU")
 
-PAIRS: tuple[Pair, ...] = (
-    Pair(Kind.SPLIT, H100, Named("Rebellions ATOM-Max", "rebellions-atom-max"), "HAWK"),
-    Pair(Kind.SPLIT, H100, Named("Tenstorrent p150", "tenstorrent-p150"), "HAWK"),
-    Pair(Kind.SPLIT, Named("AWS Trainium2", "trainium2"), Named("Cerebras CS-3", "cerebras-cs3")),
-    Pair(Kind.SPLIT, RUBIN, LPX),
-    Pair(Kind.SPLIT, Named("NVIDIA B200", "b200-sxm"), Named("SambaNova SN40L", "sambanova-sn40l")),
-    Pair(Kind.SPLIT, H200, Named("SambaNova SN50", "sambanova-sn50")),
-    Pair(Kind.SPLIT, H100, A100, "Splitwise"),
-    Pair(Kind.SPLIT, A100, A100, "DistServe"),
-    Pair(Kind.ATTENTION_FFN, Named("NVIDIA H20", "h20-sxm"), Named("NVIDIA L40S", "l40s"), "MegaScale-Infer"),
-    Pair(Kind.ATTENTION_FFN, RUBIN, LPX),
-    Pair(Kind.ATTENTION_FFN, GB200, GB200, "FastAFD"),
-    Pair(Kind.TARGET_DRAFT, GPU, Named("d-Matrix Corsair", "d-matrix-corsair")),
-    Pair(Kind.TARGET_DRAFT, RUBIN, LPX),
-    Pair(Kind.TARGET_DRAFT, Named("NVIDIA A800", "a800-80g"), Named("Intel Xeon", "cpu"), "DuoDecoding"),
-    Pair(Kind.TARGET_DRAFT, GPU, GPU, "EAGLE"),
+PAIRS: tuple[DevicePair, ...] = (
+    DevicePair(ServingMode.SPLIT, H100, Named("Rebellions ATOM-Max", "rebellions-atom-max"), "HAWK"),
+    DevicePair(ServingMode.SPLIT, H100, Named("Tenstorrent p150", "tenstorrent-p150"), "HAWK"),
+    DevicePair(
+        ServingMode.SPLIT, Named("AWS Trainium2", "trainium2"), Named("Cerebras CS-3", "cerebras-cs3")
+    ),
+    DevicePair(ServingMode.SPLIT, RUBIN, LPX),
+    DevicePair(
+        ServingMode.SPLIT, Named("NVIDIA B200", "b200-sxm"), Named("SambaNova SN40L", "sambanova-sn40l")
+    ),
+    DevicePair(ServingMode.SPLIT, H200, Named("SambaNova SN50", "sambanova-sn50")),
+    DevicePair(ServingMode.SPLIT, H100, A100, "Splitwise"),
+    DevicePair(ServingMode.SPLIT, A100, A100, "DistServe"),
+    DevicePair(
+        ServingMode.ATTENTION_FFN,
+        Named("NVIDIA H20", "h20-sxm"),
+        Named("NVIDIA L40S", "l40s"),
+        "MegaScale-Infer",
+    ),
+    DevicePair(ServingMode.ATTENTION_FFN, RUBIN, LPX),
+    DevicePair(ServingMode.ATTENTION_FFN, GB200, GB200, "FastAFD"),
+    DevicePair(ServingMode.TARGET_DRAFT, GPU, Named("d-Matrix Corsair", "d-matrix-corsair")),
+    DevicePair(ServingMode.TARGET_DRAFT, RUBIN, LPX),
+    DevicePair(
+        ServingMode.TARGET_DRAFT, Named("NVIDIA A800", "a800-80g"), Named("Intel Xeon", "cpu"), "DuoDecoding"
+    ),
+    DevicePair(ServingMode.TARGET_DRAFT, GPU, GPU, "EAGLE"),
 )
 """Every pair that is named, in the paper's order of splits."""
 

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .candidate import Standing
+from .candidate import Feasibility
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ def ties(ranking: Sequence[Candidate], scenario: Scenario) -> list[Tie | None]:
 
     None where a way misses an objective, has no cost, or no price of a device would do.
     """
-    rivals = [one for one in ranking if one.standing is Standing.MEETS and one.usd_per_hour is not None]
+    rivals = [one for one in ranking if one.standing is Feasibility.MEETS and one.usd_per_hour is not None]
     if len(rivals) < 2:
         return [None for _ in ranking]
     best, second = rivals[:2]

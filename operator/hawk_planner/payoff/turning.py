@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from . import checks
-from .candidate import Candidate, Standing
+from .candidate import Candidate, Feasibility
 from .colocated import cheapest_first, colocated
 from .plan import Verdict, judge
 from .split import split
@@ -19,7 +19,7 @@ from .ways import whole_parts
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .scenario import Part, Scenario
+    from .scenario import DeclaredGroup, Scenario
 
 __all__ = ["Turn", "best_whole", "turning_points", "turns"]
 
@@ -91,7 +91,7 @@ def turning_points(scenario: Scenario) -> list[Turn]:
 
     def pays(trial: Scenario, whole: Callable[[], Candidate | None]) -> bool:
         apart = split(trial)
-        if apart.standing is not Standing.MEETS:
+        if apart.standing is not Feasibility.MEETS:
             return False
         other = whole()
         return judge([apart, *([other] if other else [])]).verdict is Verdict.PAYS
@@ -126,15 +126,15 @@ def turning_points(scenario: Scenario) -> list[Turn]:
     return found
 
 
-def _as_planned(scenario: Scenario, whole: Candidate | None) -> Part | None:
+def _as_planned(scenario: Scenario, whole: Candidate | None) -> DeclaredGroup | None:
     """Return the part of the best colocation with the devices a replica that it was planned with."""
-    if whole is None or whole.standing is Standing.UNKNOWN or not whole.pools:
+    if whole is None or whole.standing is Feasibility.UNKNOWN or not whole.pools:
         return None
     (pool,) = whole.pools
     part = next(p for p in whole_parts(scenario) if p.replica.device.name == pool.device)
     return replace(part, replica=replace(part.replica, devices=pool.devices_per_replica))
 
 
-def _priced(part: Part, usd_per_hour: float) -> Part:
+def _priced(part: DeclaredGroup, usd_per_hour: float) -> DeclaredGroup:
     device = replace(part.replica.device, price_per_hour_usd=usd_per_hour)
     return replace(part, replica=replace(part.replica, device=device))

@@ -14,7 +14,7 @@ from hawk_api.reasons import Reason
 
 from . import checks
 from .assumptions import Given
-from .candidate import Candidate, Kind, Standing
+from .candidate import Candidate, Feasibility, ServingMode
 from .plan import corners
 from .question import Question, ask
 from .split import split
@@ -51,7 +51,7 @@ class _Compared:
     @property
     def pays(self) -> bool | None:
         """Whether the split is better; None when a price is missing."""
-        meets = self.apart.standing is Standing.MEETS, self.whole.standing is Standing.MEETS
+        meets = self.apart.standing is Feasibility.MEETS, self.whole.standing is Feasibility.MEETS
         if meets[0] != meets[1]:
             return meets[0]
         costs = self.apart.usd_per_million_tokens, self.whole.usd_per_million_tokens
@@ -131,7 +131,7 @@ def _traffic_problem(traffic: Window | Given | None) -> str:
 
 
 def _compare(scenario: Scenario) -> _Compared:
-    none = Candidate(Kind.COLOCATED, "colocated", Standing.MISSES, "no class takes both roles")
+    none = Candidate(ServingMode.COLOCATED, "colocated", Feasibility.MISSES, "no class takes both roles")
     return _Compared(split(scenario), best_whole(scenario) or none)
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from hawk_planner.sizing.queueing import Queue
 
 from . import economics
-from .candidate import Candidate, Kind, PoolUse, Standing
+from .candidate import Candidate, Feasibility, PoolUse, ServingMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .scenario import Part, Replica, Scenario
+    from .scenario import DeclaredGroup, Replica, Scenario
 
 __all__ = ["attains", "finish", "latency", "miss", "pool_use", "sizes", "smallest", "unknown", "whole_parts"]
 
@@ -35,7 +35,7 @@ def smallest(enough: Callable[[int], bool], least: int = 1) -> int | None:
     return high
 
 
-def sizes(part: Part, scenario: Scenario) -> Iterator[Replica]:
+def sizes(part: DeclaredGroup, scenario: Scenario) -> Iterator[Replica]:
     """Yield the part's replica as declared, then with 2, 4, ... times the devices, up to one node's."""
     count = part.replica.devices
     yield part.replica
@@ -83,24 +83,24 @@ def latency(servers: int, scenario: Scenario, rate: float, service: float) -> fl
     return service + mean * log(waits / (1 - share))
 
 
-def whole_parts(scenario: Scenario) -> list[Part]:
+def whole_parts(scenario: Scenario) -> list[DeclaredGroup]:
     """Return the declared parts, one a device, whose device can prefill and decode."""
     parts = {part.replica.device.name: part for part in (scenario.decode, scenario.prefill)}
     return [part for part in parts.values() if part.replica.device.prefills and part.replica.device.decodes]
 
 
-def unknown(kind: Kind, title: str, problem: str) -> Candidate:
+def unknown(kind: ServingMode, title: str, problem: str) -> Candidate:
     """Return a candidate that an input is missing for."""
-    return Candidate(kind, title, Standing.UNKNOWN, problem)
+    return Candidate(kind, title, Feasibility.UNKNOWN, problem)
 
 
-def miss(kind: Kind, title: str, problem: str) -> Candidate:
+def miss(kind: ServingMode, title: str, problem: str) -> Candidate:
     """Return a candidate that can't serve at all."""
-    return Candidate(kind, title, Standing.MISSES, problem)
+    return Candidate(kind, title, Feasibility.MISSES, problem)
 
 
 def finish(
-    kind: Kind,
+    kind: ServingMode,
     title: str,
     scenario: Scenario,
     parts: list[tuple[PoolUse, Replica]],
@@ -123,7 +123,7 @@ def finish(
     return Candidate(
         kind=kind,
         title=title,
-        standing=Standing.MISSES if problem else Standing.MEETS,
+        standing=Feasibility.MISSES if problem else Feasibility.MEETS,
         problem=problem,
         pools=tuple(use for use, _ in parts),
         ttft_seconds=ttft,

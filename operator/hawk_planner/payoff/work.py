@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["DecodeStep", "ExpertGroup", "ModelWork"]
+__all__ = ["DecodeStep", "ExpertGroup", "ModelCosts"]
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class DecodeStep:
 
 
 @dataclass(frozen=True)
-class ModelWork:
+class ModelCosts:
     """A model in given number formats."""
 
     geometry: Geometry
@@ -175,7 +175,7 @@ class ModelWork:
         )
 
 
-def _prefill(model: ModelWork, tokens: int) -> Work:
+def _prefill(model: ModelCosts, tokens: int) -> Work:
     geometry = model.geometry
     weights = geometry.weights
     body = 2.0 * (weights.active - model.lookup - weights.head) * tokens
@@ -187,7 +187,7 @@ def _prefill(model: ModelWork, tokens: int) -> Work:
     )
 
 
-def _decode(model: ModelWork, context: int) -> DecodeStep:
+def _decode(model: ModelCosts, context: int) -> DecodeStep:
     geometry = model.geometry
     routed = sum(group.nbytes for group in model.groups)
     return DecodeStep(

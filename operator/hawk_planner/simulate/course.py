@@ -16,7 +16,7 @@ BIN_S = 60.0
 
 
 @dataclass(frozen=True)
-class Load:
+class BinnedLoad:
     """Traffic in bins of `bin_seconds`, each number a second's, to three digits."""
 
     bin_seconds: float
@@ -25,7 +25,7 @@ class Load:
     output_tokens: tuple[float, ...]
 
     @classmethod
-    def of(cls, trace: Trace, bin_seconds: float = BIN_S) -> Load:
+    def of(cls, trace: Trace, bin_seconds: float = BIN_S) -> BinnedLoad:
         """Count a trace."""
         bins = int(trace.seconds / bin_seconds) + 1
         counts = [[0, 0, 0] for _ in range(bins)]

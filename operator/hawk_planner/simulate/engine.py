@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hawk_planner.simulate.traces import Trace
-    from hawk_planner.sizing import Group, Problem
+    from hawk_planner.sizing import Problem, SizedGroup
     from hawk_planner.traffic import Window
 
 
 @dataclass(frozen=True)
-class Settings:
+class ClusterSettings:
     """How the simulated cluster behaves. Seconds, bytes/s."""
 
     startup_s: float = 60.0
@@ -59,7 +59,7 @@ class Policy(Protocol):
 
 
 @dataclass(frozen=True)
-class Span:
+class WorkerSpan:
     """The life of one worker: `start` is when it was asked for, `busy_s` what it worked of that time."""
 
     group: str
@@ -73,12 +73,12 @@ class Span:
 
 
 @dataclass
-class Outcome:
+class SimulationResult:
     """What became of every request, and what it took. Lists are in the order of the trace's requests."""
 
     ttft_s: list[float]
     itl_s: list[float]
-    spans: list[Span]
+    spans: list[WorkerSpan]
     timeline: list[tuple[float, dict[str, int], dict[str, int]]]
     """(time, wanted, ready) at every decision."""
     end: float
@@ -87,7 +87,7 @@ class Outcome:
 class _Fleet:
     """The workers of one group: ready ones, starting ones (by the time they are ready), and draining ones."""
 
-    def __init__(self, group: Group, cost: StepCost) -> None:
+    def __init__(self, group: SizedGroup, cost: StepCost) -> None:
         self.group = group
         self.cost = cost
         self.ready: list[PrefillWorker | DecodeWorker] = []
@@ -117,7 +117,7 @@ CHUNK_OF_ITL = 0.95
 class Simulation:
     """One run. Everything is decided by the trace, the pool, the policy and the settings: no chance in it."""
 
-    def __init__(self, trace: Trace, problem: Problem, policy: Policy, settings: Settings) -> None:
+    def __init__(self, trace: Trace, problem: Problem, policy: Policy, settings: ClusterSettings) -> None:
         if problem.model is None:
             raise ValueError("the pool's model isn't known; a simulation needs its geometry")
         self.trace = trace
@@ -136,7 +136,7 @@ class Simulation:
         self.last_look = 0.0
         self.work = 0.0
         self.work_at_look = 0.0
-        self.done = Outcome([math.inf] * self.open, [math.inf] * self.open, [], [], 0.0)
+        self.done = SimulationResult([math.inf] * self.open, [math.inf] * self.open, [], [], 0.0)
         self.chunk_s = CHUNK_OF_ITL * problem.itl.target if problem.itl else DEFAULT_CHUNK_S
         dedicated = {group.name for group in prompt_groups(problem)}
         by_speed = sorted(
@@ -153,7 +153,7 @@ class Simulation:
 
     # The loop
 
-    def run(self, progress: Callable[[int], None] | None = None) -> Outcome:
+    def run(self, progress: Callable[[int], None] | None = None) -> SimulationResult:
         """Run to the last request; `progress` is called with the requests that ended, now and then."""
         for name, fleet in self.fleets.items():
             fleet.wanted = self.settings.initial.get(name, fleet.group.least)
@@ -347,7 +347,7 @@ class Simulation:
             fleet.wanted -= 1
             if fleet.starting:
                 _, asked = fleet.starting.pop()
-                self.done.spans.append(Span(fleet.group.name, asked, now, 0.0))
+                self.done.spans.append(WorkerSpan(fleet.group.name, asked, now, 0.0))
             else:
                 self._drain(fleet, now)
 
@@ -390,7 +390,7 @@ class Simulation:
         self._bill(fleet, worker, now)
 
     def _bill(self, fleet: _Fleet, worker: PrefillWorker | DecodeWorker, now: float) -> None:
-        self.done.spans.append(Span(fleet.group.name, worker.since, now, worker.work_s))
+        self.done.spans.append(WorkerSpan(fleet.group.name, worker.since, now, worker.work_s))
 
     def _fail(self, fleet: _Fleet, now: float) -> None:
         """Lose a worker: its requests begin again at the head of the queue; a replacement starts."""
@@ -445,4 +445,4 @@ class Simulation:
                     worker.advance(now)
                 self._bill(fleet, worker, now)
             for _, asked in fleet.starting:
-                self.done.spans.append(Span(fleet.group.name, asked, now, 0.0))
+                self.done.spans.append(WorkerSpan(fleet.group.name, asked, now, 0.0))

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from hawk_planner.simulate.traces import Request, Trace
+from hawk_planner.simulate.traces import Trace, TraceRequest
 
 Rate = Callable[[float], float]
 """Requests/s at a time in seconds."""
 
 
 @dataclass(frozen=True)
-class Kind:
+class TrafficKind:
     """A kind of work: mean lengths in tokens, and their spread (standard deviation of the logarithm)."""
 
     name: str
@@ -38,10 +38,10 @@ class Kind:
         )
 
 
-RAG = Kind("rag", prompt=12_000, output=300, prompt_spread=0.35)
-CHAT = Kind("chat", prompt=1_000, output=300, prompt_spread=0.8)
-AGENT = Kind("agent", prompt=1_500, output=600, prompt_spread=0.5)
-KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind for kind in (RAG, CHAT, AGENT)})
+RAG = TrafficKind("rag", prompt=12_000, output=300, prompt_spread=0.35)
+CHAT = TrafficKind("chat", prompt=1_000, output=300, prompt_spread=0.8)
+AGENT = TrafficKind("agent", prompt=1_500, output=600, prompt_spread=0.5)
+KINDS: Mapping[str, TrafficKind] = MappingProxyType({kind.name: kind for kind in (RAG, CHAT, AGENT)})
 
 
 def _lognormal(chance: random.Random, mean: float, spread: float, most: int) -> int:
@@ -52,7 +52,7 @@ def _lognormal(chance: random.Random, mean: float, spread: float, most: int) -> 
 class Flow:
     """One kind of work at a rate that may change."""
 
-    kind: Kind
+    kind: TrafficKind
     rate: Rate
     peak: float
     """A bound of the rate: no time has more."""
@@ -66,7 +66,7 @@ class Stream:
         self._chance = random.Random(seed)  # noqa: S311 -- traffic, no secret
         self._peak = sum(flow.peak for flow in flows)
 
-    def __iter__(self) -> Iterator[Request]:
+    def __iter__(self) -> Iterator[TraceRequest]:
         """Thin a Poisson stream of the peak rate down to the rates of the moment."""
         now = 0.0
         while self._peak > 0:
@@ -75,7 +75,7 @@ class Stream:
             for flow in self._flows:
                 rate = min(flow.rate(now), flow.peak)
                 if mark < rate:
-                    yield Request(now, *flow.kind.draw(self._chance))
+                    yield TraceRequest(now, *flow.kind.draw(self._chance))
                     break
                 mark -= rate
 
@@ -89,24 +89,26 @@ class Stream:
         return Trace(name, tuple(found))
 
 
-def steady(kind: Kind, rate: float) -> tuple[Flow, ...]:
+def steady(kind: TrafficKind, rate: float) -> tuple[Flow, ...]:
     """One kind at one rate."""
     return (Flow(kind, lambda _: rate, rate),)
 
 
-def diurnal(kind: Kind, mean: float, period: float, depth: float = 0.6) -> tuple[Flow, ...]:
+def diurnal(kind: TrafficKind, mean: float, period: float, depth: float = 0.6) -> tuple[Flow, ...]:
     """A rate that swings round its mean by `depth` (0 to 1) of it once a `period` of seconds."""
     return (
         Flow(kind, lambda t: mean * (1 + depth * math.sin(2 * math.pi * t / period)), mean * (1 + depth)),
     )
 
 
-def burst(kind: Kind, low: float, high: float, every: float, length: float) -> tuple[Flow, ...]:
+def burst(kind: TrafficKind, low: float, high: float, every: float, length: float) -> tuple[Flow, ...]:
     """A low rate, with `length` seconds of a high one in each `every` seconds."""
     return (Flow(kind, lambda t: high if t % every < length else low, high),)
 
 
-def shift(first: Kind, second: Kind, rates: tuple[float, float], at: float, over: float) -> tuple[Flow, ...]:
+def shift(
+    first: TrafficKind, second: TrafficKind, rates: tuple[float, float], at: float, over: float
+) -> tuple[Flow, ...]:
     """From one kind of work to another, beginning `at` and taking `over` seconds."""
 
     def part(t: float) -> float:
@@ -118,7 +120,9 @@ def shift(first: Kind, second: Kind, rates: tuple[float, float], at: float, over
     )
 
 
-def to_and_fro(first: Kind, second: Kind, rates: tuple[float, float], period: float) -> tuple[Flow, ...]:
+def to_and_fro(
+    first: TrafficKind, second: TrafficKind, rates: tuple[float, float], period: float
+) -> tuple[Flow, ...]:
     """Between two kinds of work, smoothly, once a `period` of seconds."""
 
     def part(t: float) -> float:

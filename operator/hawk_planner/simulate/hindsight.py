@@ -23,10 +23,10 @@ from hawk_planner.simulate.score import prompt_groups, ttft_target
 from hawk_planner.simulate.workers import Job
 
 if TYPE_CHECKING:
-    from hawk_planner.simulate.engine import Settings
+    from hawk_planner.simulate.engine import ClusterSettings
     from hawk_planner.simulate.score import Score
-    from hawk_planner.simulate.traces import Request, Trace
-    from hawk_planner.sizing import Group, Problem
+    from hawk_planner.simulate.traces import Trace, TraceRequest
+    from hawk_planner.sizing import Problem, SizedGroup
 
 GOOD = 0.99
 """Share of the attainable that counts as meeting the objectives."""
@@ -83,7 +83,7 @@ def _least(most: int, good: Callable[[int], bool]) -> int:
     return high
 
 
-def oracle(trace: Trace, problem: Problem, settings: Settings, run: Try) -> tuple[Schedule, Score]:
+def oracle(trace: Trace, problem: Problem, settings: ClusterSettings, run: Try) -> tuple[Schedule, Score]:
     """The cheapest schedule found that reaches GOOD; the one with the fewest late where none does."""
     found = oracle_curve(trace, problem, settings, run)
     good = [one for one in found if one[1].of_attainable >= GOOD]
@@ -93,7 +93,7 @@ def oracle(trace: Trace, problem: Problem, settings: Settings, run: Try) -> tupl
 
 
 def oracle_curve(
-    trace: Trace, problem: Problem, settings: Settings, run: Try
+    trace: Trace, problem: Problem, settings: ClusterSettings, run: Try
 ) -> list[tuple[Schedule, Score]]:
     """All schedules that the clairvoyant's search runs: its cost against attainment, the finest near GOOD.
 
@@ -150,7 +150,7 @@ def _bisected(low: float, high: float, holds: Callable[[float], bool]) -> float:
 class _Path:
     """What each slot needs, and the cheapest way through the slots."""
 
-    def __init__(self, trace: Trace, problem: Problem, settings: Settings) -> None:
+    def __init__(self, trace: Trace, problem: Problem, settings: ClusterSettings) -> None:
         self.settings = settings
         self.prompts = prompt_groups(problem)[0]
         self.decodes = decode_side(problem)[0]
@@ -158,7 +158,7 @@ class _Path:
         self.groups = (self.prompts,) if self.together else (self.prompts, self.decodes)
         slots = int((trace.seconds + settings.interval_s) / SLOT_S) + 1
         self.places = _decode_slots(trace, problem, self.prompts, self.decodes, slots)
-        requests: list[list[Request]] = [[] for _ in range(slots)]
+        requests: list[list[TraceRequest]] = [[] for _ in range(slots)]
         for request in trace.requests:
             requests[int(request.arrival / SLOT_S)].append(request)
         self.lends = self.decodes.role is Role.BOTH and not self.together
@@ -251,7 +251,9 @@ def _stretched(late: Counts, size: tuple[int, int]) -> Counts:
 class _Slot:
     """The requests of one slot, on workers that are idle when it begins."""
 
-    def __init__(self, problem: Problem, path: _Path, requests: Sequence[Request], order: QueueOrder) -> None:
+    def __init__(
+        self, problem: Problem, path: _Path, requests: Sequence[TraceRequest], order: QueueOrder
+    ) -> None:
         model = problem.model
         assert model is not None
         self.order = order
@@ -324,7 +326,9 @@ def _serve(
     return in_time
 
 
-def _decode_slots(trace: Trace, problem: Problem, prefill: Group, decode: Group, slots: int) -> list[float]:
+def _decode_slots(
+    trace: Trace, problem: Problem, prefill: SizedGroup, decode: SizedGroup, slots: int
+) -> list[float]:
     """Decode workers that each slot needs, from the bytes that its sequences read a step at most."""
     model, itl = problem.model, problem.itl
     assert model is not None

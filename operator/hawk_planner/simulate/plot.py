@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from hawk_planner.simulate.course import Course, Load
+    from hawk_planner.simulate.course import BinnedLoad, Course
 
 _INK, _PALE, _LINE = "#1f2933", "#9aa5b1", "#e4e7eb"
 _COLOURS = ("#1f6feb", "#d1632a", "#2a9d5c", "#8957c8", "#b8860b", "#c2378b", "#17858f", "#5b6770")
@@ -36,7 +36,7 @@ _SHARES = (80, 90, 95, 98, 99, 99.5, 99.9)
 _LEAST_LATE = 5e-4
 
 
-def over_time(title: str, load: Load, courses: Sequence[Course], form: str = "svg") -> bytes:
+def over_time(title: str, load: BinnedLoad, courses: Sequence[Course], form: str = "svg") -> bytes:
     """Traffic above, the ratio of prefill to decode in the middle, workers of each role below.
 
     `form` is svg or png; the same input gives the same bytes.
@@ -71,7 +71,7 @@ def over_time(title: str, load: Load, courses: Sequence[Course], form: str = "sv
         return _bytes(figure, form)
 
 
-def _traffic(axes: Axes, load: Load) -> None:
+def _traffic(axes: Axes, load: BinnedLoad) -> None:
     """Requests and tokens, each over its own mean, which the legend has."""
     minutes = [i * load.bin_seconds / 60 for i in range(len(load.requests) + 1)]
     for colour, name, rates in (

@@ -18,13 +18,13 @@ from hawk_planner.sizing import History, plan
 
 if TYPE_CHECKING:
     from hawk_planner.simulate.meter import Gauges
-    from hawk_planner.sizing import Decision, Group, GroupObservation, Problem
+    from hawk_planner.sizing import Decision, GroupObservation, Problem, SizedGroup
     from hawk_planner.traffic import Window
 
 Observed = Mapping[str, "GroupObservation"]
 
 
-def decode_side(problem: Problem) -> tuple[Group, ...]:
+def decode_side(problem: Problem) -> tuple[SizedGroup, ...]:
     """The groups that decode: dedicated ones, else those of role Both."""
     return problem.side(Role.DECODE) or problem.side(Role.BOTH)
 
@@ -110,7 +110,7 @@ def by_queue(knobs: Knobs) -> dict[Role, Measure]:
 
 
 @dataclass
-class Memory:
+class RuleState:
     """What a role's rule remembers."""
 
     recommended: deque[tuple[float, int]] = field(default_factory=deque)
@@ -130,7 +130,7 @@ class RoleLook:
     now: float
 
 
-Rule = Callable[[RoleLook, Memory], int]
+Rule = Callable[[RoleLook, RuleState], int]
 """Replicas that one role should have, before its bounds."""
 
 
@@ -154,7 +154,7 @@ class PerRole:
         sides = {Role.PREFILL: problem.side(Role.PREFILL), Role.DECODE: decode_side(problem)}
         self.groups = {role: groups for role, groups in sides.items() if groups}
         self.most = {r: min(knobs.most, sum(g.most for g in groups)) for r, groups in self.groups.items()}
-        self.memory = {role: Memory() for role in self.measures}
+        self.memory = {role: RuleState() for role in self.measures}
 
     @property
     def key(self) -> str:
@@ -176,7 +176,7 @@ class PerRole:
         return counts
 
 
-def hpa(look: RoleLook, memory: Memory) -> int:
+def hpa(look: RoleLook, memory: RuleState) -> int:
     """The HorizontalPodAutoscaler: proportional, with 10% tolerance; at most doubling (or 4 more) every
     15 s; down to the highest recommendation of the last 300 s.
     """
@@ -193,7 +193,7 @@ def hpa(look: RoleLook, memory: Memory) -> int:
     return min(present, max(count for _, count in memory.recommended))
 
 
-def keda(look: RoleLook, memory: Memory) -> int:
+def keda(look: RoleLook, memory: RuleState) -> int:
     """KEDA: an HPA that is fed every 30 s."""
     if look.now - memory.acted_at < 30.0 - 1e-9:
         return look.present
@@ -201,7 +201,7 @@ def keda(look: RoleLook, memory: Memory) -> int:
     return hpa(look, memory)
 
 
-def llm_d(look: RoleLook, memory: Memory) -> int:
+def llm_d(look: RoleLook, memory: RuleState) -> int:
     """llm-d's saturation: one more when less than 0.1 of KV (of 0.80) or 3 of the queue (of 5 a replica)
     is spare, or above the target; one less when the rest would still have that; nothing while it scales.
     """
@@ -219,7 +219,7 @@ def llm_d(look: RoleLook, memory: Memory) -> int:
     return present - 1 if calm else present
 
 
-def aibrix(look: RoleLook, memory: Memory) -> int:
+def aibrix(look: RoleLook, memory: RuleState) -> int:
     """AIBrix's APA: a mean of 180 s; above 1.1 of the target up to at most double, below 0.9 down to at
     least half, 300 s between reductions.
     """

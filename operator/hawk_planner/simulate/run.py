@@ -15,7 +15,7 @@ from hawk_api.v1alpha1.enums import Role
 from hawk_planner.simulate import policies
 from hawk_planner.simulate.baselines import dynamo
 from hawk_planner.simulate.cache import Store, code
-from hawk_planner.simulate.engine import Policy, Settings, Simulation
+from hawk_planner.simulate.engine import ClusterSettings, Policy, Simulation
 from hawk_planner.simulate.hindsight import GOOD, oracle, static_best
 from hawk_planner.simulate.policies import Hawk, Knobs, PerRole, Schedule, decode_side, fixed
 from hawk_planner.simulate.score import Score, score
@@ -71,7 +71,7 @@ class Arena:
 
     trace: Trace
     problem: Problem
-    settings: Settings
+    settings: ClusterSettings
     tuning_s: float
     store: Store | None = field(default=None, compare=False)
     tell: Tell | None = field(default=None, compare=False)
@@ -81,7 +81,7 @@ class Arena:
         cls,
         trace: Trace,
         problem: Problem,
-        settings: Settings,
+        settings: ClusterSettings,
         *,
         store: Store | None = None,
         tell: Tell | None = None,
@@ -270,7 +270,7 @@ def _dynamo(arena: Arena, host: dynamo.Host) -> tuple[Family, dict[str, float | 
     ttft = 1e3 * (arena.problem.ttft.target if arena.problem.ttft else 10.0)
     itl = 1e3 * (arena.problem.itl.target if arena.problem.itl else 1.0)
     tried = [
-        dynamo.Settings(interval, load, p, d, scale * ttft, itl, 2 * max(start.values()) + 4)
+        dynamo.DynamoSettings(interval, load, p, d, scale * ttft, itl, 2 * max(start.values()) + 4)
         for interval, load in itertools.product((30, 60, 180), (False, True))
         for p, d in itertools.product(least_p, least_d)
         for scale in (0.5, 1.0)

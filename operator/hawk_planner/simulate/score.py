@@ -12,9 +12,9 @@ from hawk_api.v1alpha1.enums import Role
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hawk_planner.simulate.engine import Outcome
+    from hawk_planner.simulate.engine import SimulationResult
     from hawk_planner.simulate.traces import Trace
-    from hawk_planner.sizing import Group, Objective, Problem
+    from hawk_planner.sizing import Problem, SizedGroup, SizingObjective
 
 IDLE_POWER = 0.3
 """Share of its full power that an idle device takes: an assumption, typical of servers."""
@@ -62,17 +62,19 @@ class Score:
         return cls(**{**plain, "timeline": steps})
 
 
-def prompt_groups(problem: Problem) -> tuple[Group, ...]:
+def prompt_groups(problem: Problem) -> tuple[SizedGroup, ...]:
     """The groups whose prefill the objective is measured by: dedicated ones, else those of role Both."""
     return problem.side(Role.PREFILL) or problem.side(Role.BOTH)
 
 
-def ttft_target(objective: Objective | None, alone: float) -> float:
+def ttft_target(objective: SizingObjective | None, alone: float) -> float:
     """The TTFT that a prompt must stay within, given the time of its prefill alone."""
     return math.inf if objective is None else max(objective.target, objective.stretch * alone)
 
 
-def score(trace: Trace, problem: Problem, outcome: Outcome, name: str, span: tuple[float, float]) -> Score:
+def score(
+    trace: Trace, problem: Problem, outcome: SimulationResult, name: str, span: tuple[float, float]
+) -> Score:
     """Judge the requests that arrive within `span` (seconds), and the cost of that time."""
     start, end = span
     model = problem.model

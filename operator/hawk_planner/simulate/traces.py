@@ -24,7 +24,7 @@ class TraceError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class TraceRequest:
     """One request: `arrival` in seconds from the start of the trace, lengths in tokens."""
 
     arrival: float
@@ -37,7 +37,7 @@ class Trace:
     """Requests in order of arrival, and where they come from."""
 
     name: str
-    requests: tuple[Request, ...]
+    requests: tuple[TraceRequest, ...]
 
     @property
     def seconds(self) -> float:
@@ -49,7 +49,7 @@ class Trace:
         return Trace(
             f"{self.name}[{start:g}:{end:g}]",
             tuple(
-                Request(r.arrival - start, r.prompt, r.output)
+                TraceRequest(r.arrival - start, r.prompt, r.output)
                 for r in self.requests
                 if start <= r.arrival < end
             ),
@@ -61,7 +61,7 @@ BURST = ("Timestamp", "Model", "Request tokens", "Response tokens", "Total token
 BURST_SESSIONS = ("Timestamp", "Session ID", "Elapsed time", *BURST[1:])
 _KNOWN = "Azure (CSV), Mooncake (JSON lines) and BurstGPT (CSV) are understood"
 
-_Read = Callable[[Path, Iterable[tuple[int, str]]], Iterator[Request]]
+_Read = Callable[[Path, Iterable[tuple[int, str]]], Iterator[TraceRequest]]
 
 
 def load(path: Path | str) -> Trace:
@@ -82,7 +82,7 @@ def load(path: Path | str) -> Trace:
         raise TraceError(f"{path}: no request in it; give a trace with at least one")
     found.sort(key=lambda request: request.arrival)
     start = found[0].arrival
-    return Trace(path.name, tuple(Request(r.arrival - start, r.prompt, r.output) for r in found))
+    return Trace(path.name, tuple(TraceRequest(r.arrival - start, r.prompt, r.output) for r in found))
 
 
 def _reader(path: Path, line: str) -> _Read:
@@ -96,9 +96,9 @@ def _reader(path: Path, line: str) -> _Read:
     raise TraceError(f"{path}:1: unknown columns {', '.join(columns)[:120]!r}; {_KNOWN}")
 
 
-def _azure(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Request]:
+def _azure(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[TraceRequest]:
     for number, row in _rows(path, lines, AZURE):
-        yield Request(
+        yield TraceRequest(
             _azure_time(path, number, row["TIMESTAMP"]),
             _tokens(path, number, "ContextTokens", row["ContextTokens"]),
             _tokens(path, number, "GeneratedTokens", row["GeneratedTokens"]),
@@ -117,16 +117,16 @@ def _azure_time(path: Path, number: int, text: str) -> float:
         ) from error
 
 
-def _burst(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Request]:
+def _burst(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[TraceRequest]:
     for number, row in _rows(path, lines, None):
-        yield Request(
+        yield TraceRequest(
             _number(path, number, "Timestamp", row["Timestamp"]),
             _tokens(path, number, "Request tokens", row["Request tokens"]),
             _tokens(path, number, "Response tokens", row["Response tokens"]),
         )
 
 
-def _mooncake(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Request]:
+def _mooncake(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[TraceRequest]:
     for number, line in lines:
         try:
             row = json.loads(line)
@@ -137,7 +137,7 @@ def _mooncake(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Request]
         lacking = [key for key in ("timestamp", "input_length", "output_length") if key not in row]
         if lacking:
             raise TraceError(f"{path}:{number}: {lacking[0]} is missing; add it to the line")
-        yield Request(
+        yield TraceRequest(
             _number(path, number, "timestamp", row["timestamp"]) / 1000.0,
             _tokens(path, number, "input_length", row["input_length"]),
             _tokens(path, number, "output_length", row["output_length"]),

@@ -24,8 +24,8 @@ from hawk_planner.sizing.roofline import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hawk_planner.simulate.traces import Request
-    from hawk_planner.sizing import Group, ModelWork
+    from hawk_planner.simulate.traces import TraceRequest
+    from hawk_planner.sizing import ModelWork, SizedGroup
 
 
 DEFAULT_CHUNK_S = 0.05
@@ -55,7 +55,7 @@ class Job:
         "started",
     )
 
-    def __init__(self, request: Request, index: int = 0) -> None:
+    def __init__(self, request: TraceRequest, index: int = 0) -> None:
         self.request = request
         self.index = index
         self.prompt = request.prompt
@@ -107,7 +107,7 @@ class StepCost:
     kv_sequence: float
 
     @classmethod
-    def of(cls, group: Group, model: ModelWork) -> StepCost:
+    def of(cls, group: SizedGroup, model: ModelWork) -> StepCost:
         """The lines of one worker; windows of attention count as what each sequence reads at most."""
         worker = group.worker
         sharing = TENSOR_EFFICIENCY ** math.log2(max(1, worker.devices))

@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from hawk_planner.sizing.decide import plan
     from hawk_planner.sizing.decision import Decision
     from hawk_planner.sizing.history import History
-    from hawk_planner.sizing.problem import Group, GroupObservation, Objective, Problem
+    from hawk_planner.sizing.problem import GroupObservation, Problem, SizedGroup, SizingObjective
     from hawk_planner.sizing.roofline import ModelWork, Worker
     from hawk_planner.sizing.steps import Present, Step, next_step
 
 __all__ = [
     "Decision",
-    "Group",
     "GroupObservation",
     "History",
     "ModelWork",
-    "Objective",
     "Present",
     "Problem",
+    "SizedGroup",
+    "SizingObjective",
     "Step",
     "Worker",
     "next_step",
@@ -34,11 +34,11 @@ __all__ = [
 
 _HOMES = {
     "Decision": "decision",
-    "Group": "problem",
+    "SizedGroup": "problem",
     "GroupObservation": "problem",
     "History": "history",
     "ModelWork": "roofline",
-    "Objective": "problem",
+    "SizingObjective": "problem",
     "Present": "steps",
     "Problem": "problem",
     "Step": "steps",

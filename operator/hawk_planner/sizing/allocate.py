@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from hawk_api.v1alpha1.enums import Role
 
 if TYPE_CHECKING:
-    from hawk_planner.sizing.problem import Group, Problem
+    from hawk_planner.sizing.problem import Problem, SizedGroup
 
 Counts = Mapping[str, int]
 
@@ -77,7 +77,7 @@ def fill_decode(problem: Problem, decode: Side, caps: Counts) -> dict[str, int]:
     return counts
 
 
-def _fill(groups: Sequence[Group], side: Side, caps: Counts, counts: dict[str, int]) -> float:
+def _fill(groups: Sequence[SizedGroup], side: Side, caps: Counts, counts: dict[str, int]) -> float:
     """Fill one role's groups, the cheapest first; returns the rate that is left over."""
     ordered = _cheapest(groups, side)
     for group in ordered:
@@ -90,10 +90,10 @@ def _fill(groups: Sequence[Group], side: Side, caps: Counts, counts: dict[str, i
     return max(0.0, side.rate - sum(side.needs[g.name].carries(counts[g.name]) for g in ordered))
 
 
-def _cheapest(groups: Sequence[Group], side: Side) -> list[Group]:
+def _cheapest(groups: Sequence[SizedGroup], side: Side) -> list[SizedGroup]:
     priced = all(group.cost_per_hour is not None for group in groups)
 
-    def price(group: Group) -> tuple[float, str]:
+    def price(group: SizedGroup) -> tuple[float, str]:
         cost = (group.cost_per_hour or 0.0) if priced else float(max(1, group.devices))
         return cost / side.needs[group.name].unit, group.name
 
@@ -154,7 +154,7 @@ def _bend_to_ratio(problem: Problem, counts: dict[str, int], caps: Counts) -> bo
     return counts != before
 
 
-def _move(groups: Sequence[Group], counts: dict[str, int], change: int, bounds: Counts) -> None:
+def _move(groups: Sequence[SizedGroup], counts: dict[str, int], change: int, bounds: Counts) -> None:
     """Add (or take) `change` replicas over the groups in order, never past their bounds."""
     for group in groups:
         room = bounds[group.name] - counts[group.name]
@@ -202,7 +202,7 @@ def _trim(
 
 
 def _after(
-    problem: Problem, counts: Counts, reference: Counts, group: Group
+    problem: Problem, counts: Counts, reference: Counts, group: SizedGroup
 ) -> tuple[bool, bool, float, float, str]:
     """How good the pool is with one replica less of a group, best largest."""
     less = {**counts, group.name: counts[group.name] - 1}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hawk_api.reasons import Reason
-    from hawk_planner.sizing.demand import Load
+    from hawk_planner.sizing.demand import OfferedLoad
 
 _MESSAGE = 1024
 _VALUE = 64
@@ -45,7 +45,7 @@ class Decision:
     prediction: Mapping[str, float | str] = field(default_factory=dict)
     inputs: Mapping[str, float | str] = field(default_factory=dict)
     corrections: Mapping[str, float] = field(default_factory=dict)
-    load: Load | None = None
+    load: OfferedLoad | None = None
     """The last load that was sized for."""
 
     @property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hawk_planner.sizing.queueing import Queue, dispersion_at, servers_for
 
 if TYPE_CHECKING:
-    from hawk_planner.sizing.problem import Group, Objective
+    from hawk_planner.sizing.problem import SizedGroup, SizingObjective
     from hawk_planner.sizing.roofline import ModelWork
     from hawk_planner.traffic import Distribution
 
@@ -29,7 +29,7 @@ LINK_UTILISATION = 0.7
 
 
 @dataclass(frozen=True)
-class Load:
+class OfferedLoad:
     """What comes in: `rate` requests/s, lengths in tokens, and burstiness in bins of `bin_s` seconds.
 
     `prefill_backlog` and `decode_backlog` are requests/s on top, to work off what waits already.
@@ -54,9 +54,9 @@ class Load:
     persistence: float = 1.0
     """Share of what is above the usual that should last until workers that are asked for now are ready."""
 
-    def scaled(self, factor: float) -> Load:
+    def scaled(self, factor: float) -> OfferedLoad:
         """The same mix at another rate."""
-        return Load(
+        return OfferedLoad(
             self.rate * factor,
             self.prompt,
             self.output,
@@ -132,9 +132,9 @@ class PrefillNeed:
     def of(
         cls,
         model: ModelWork,
-        group: Group,
-        load: Load,
-        objective: Objective | None,
+        group: SizedGroup,
+        load: OfferedLoad,
+        objective: SizingObjective | None,
         *,
         wait_factor: float = 1.0,
         link: float | None = None,
@@ -225,9 +225,9 @@ class DecodeNeed:
     def of(
         cls,
         model: ModelWork,
-        group: Group,
-        load: Load,
-        objective: Objective | None,
+        group: SizedGroup,
+        load: OfferedLoad,
+        objective: SizingObjective | None,
         *,
         step_factor: float = 1.0,
     ) -> DecodeNeed:

@@ -20,9 +20,9 @@ from hawk_planner.sizing.prompts import prompts_of, stages_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hawk_planner.sizing.demand import Load
+    from hawk_planner.sizing.demand import OfferedLoad
     from hawk_planner.sizing.needs import Needs
-    from hawk_planner.sizing.problem import Group, Problem
+    from hawk_planner.sizing.problem import Problem, SizedGroup
 
     Counts = Mapping[str, int]
 
@@ -37,7 +37,7 @@ class Situation:
     present: Counts
 
     @property
-    def sides(self) -> Iterator[tuple[Group, ...]]:
+    def sides(self) -> Iterator[tuple[SizedGroup, ...]]:
         """Groups that can replace each other."""
         if self.problem.side(Role.BOTH):
             yield self.problem.groups
@@ -68,7 +68,7 @@ class _Carrying:
     """What has to be carried: a load, and the bursts that may come on top."""
 
     at: Situation
-    load: Load
+    load: OfferedLoad
     reserve: bool
 
     @property
@@ -114,7 +114,7 @@ class _Carrying:
         chosen = cheapest(self._prompts, self._stages, at.present, at.problem.tolerance)
         return {name: max(count, chosen.get(name, 0)) for name, count in self._least.items()}
 
-    def carried(self, side: tuple[Group, ...], counts: Counts) -> bool:
+    def carried(self, side: tuple[SizedGroup, ...], counts: Counts) -> bool:
         """Whether one side's `counts` carry it."""
         at = self.at
         if any(counts[group.name] < group.least for group in side):
@@ -132,7 +132,7 @@ class _Carrying:
             return True
         return all(enough(prompts, self._stages, counts) for prompts in self._prompts)
 
-    def cheaper(self, side: tuple[Group, ...]) -> bool:
+    def cheaper(self, side: tuple[SizedGroup, ...]) -> bool:
         """Whether something near what is there costs less and carries it: one replica less, or exchanged."""
         present = self.at.present
         for group in side:
@@ -151,7 +151,7 @@ class _Carrying:
 _ROUNDING = 1.0 + 1e-9
 
 
-def _exchanged(problem: Problem, group: Group, other: Group) -> int:
+def _exchanged(problem: Problem, group: SizedGroup, other: SizedGroup) -> int:
     """Replicas of another group that together cost clearly less than one of `group`."""
     price, theirs = (problem.price(one) for one in (group, other))
     if other is group or theirs <= 0:

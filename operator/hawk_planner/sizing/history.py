@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from hawk_api.v1alpha1.status import DecisionRecord
     from hawk_planner.sizing.decision import Decision
-    from hawk_planner.sizing.demand import Load
+    from hawk_planner.sizing.demand import OfferedLoad
 
 _ON_TRAFFIC = frozenset(
     {Reason.DEMAND, Reason.STEADY, Reason.STABILIZING, Reason.AT_BUDGET, Reason.AT_BOUND, Reason.INFEASIBLE}
@@ -24,7 +24,7 @@ KEPT_S = 3600.0
 
 
 @dataclass(frozen=True)
-class Entry:
+class SizingRecord:
     """One look: the replicas that the load needed then, and the rate of requests (None when unknown)."""
 
     time: float
@@ -38,17 +38,17 @@ class Entry:
 class History:
     """Entries, oldest first. `target` is the last decision's replicas; None before the first."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[SizingRecord, ...] = ()
     target: Mapping[str, int] | None = None
     seen_traffic: bool = False
     corrections: Mapping[str, float] = field(default_factory=dict)
-    load: Load | None = None
+    load: OfferedLoad | None = None
     """The last load that was sized for."""
 
     @classmethod
     def start(cls, replicas: Mapping[str, int], now: float) -> History:
         """Begin with what is there: nothing shrinks before a full window was watched."""
-        return cls(entries=(Entry(now, dict(replicas)),))
+        return cls(entries=(SizingRecord(now, dict(replicas)),))
 
     @classmethod
     def restore(cls, records: Iterable[DecisionRecord], replicas: Mapping[str, int], now: float) -> History:
@@ -62,13 +62,16 @@ class History:
             for name, value in (newest.inputs.items() if newest is not None else ())
             if name.endswith(CORRECTION)
         }
-        return cls((Entry(now, dict(replicas)),), target, seen_traffic=seen, corrections=learned)
+        return cls((SizingRecord(now, dict(replicas)),), target, seen_traffic=seen, corrections=learned)
 
     def add(self, decision: Decision, keep: float = KEPT_S) -> History:
         """The history with one decision more, and without what is older than `keep` seconds."""
         entries = tuple(entry for entry in self.entries if entry.time >= decision.time - keep)
         if decision.wanted is not None:
-            entries = (*entries, Entry(decision.time, dict(decision.wanted), decision.rate, decision.standby))
+            entries = (
+                *entries,
+                SizingRecord(decision.time, dict(decision.wanted), decision.rate, decision.standby),
+            )
         return History(
             entries=entries,
             target=dict(decision.replicas),

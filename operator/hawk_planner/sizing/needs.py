@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hawk_api.v1alpha1.enums import Role
-from hawk_planner.sizing.demand import DecodeNeed, Load, PrefillNeed
+from hawk_planner.sizing.demand import DecodeNeed, OfferedLoad, PrefillNeed
 from hawk_planner.traffic import bins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hawk_planner.sizing.problem import Group, Problem
+    from hawk_planner.sizing.problem import Problem, SizedGroup
     from hawk_planner.traffic import SideTraffic, Window
 
 BACKLOG_HORIZON_S = 60.0
@@ -34,12 +34,12 @@ class CannotSizeError(Exception):
 class Needs:
     """Needs by group for one load."""
 
-    load: Load
+    load: OfferedLoad
     prefill: Mapping[str, PrefillNeed]
     decode: Mapping[str, DecodeNeed]
 
 
-def quiet_load(window: Window, before: Load) -> Load:
+def quiet_load(window: Window, before: OfferedLoad) -> OfferedLoad:
     """The load of a window without arrivals: the last known mix, and the bursts that may come again."""
     return replace(
         before,
@@ -53,7 +53,7 @@ def quiet_load(window: Window, before: Load) -> Load:
     )
 
 
-def load_of(window: Window, ahead_s: float = 0.0) -> Load:
+def load_of(window: Window, ahead_s: float = 0.0) -> OfferedLoad:
     """The load of a window that isn't lost and has arrivals, and what is expected in `ahead_s` seconds."""
     rate = window.arrivals.get()
     ahead = (ahead_s + window.seconds / 2.0) / window.burst_bin
@@ -62,7 +62,7 @@ def load_of(window: Window, ahead_s: float = 0.0) -> Load:
     number = rate * window.seconds
     prompts, outputs = [one.prompt_tokens for one in window.bins], [one.output_tokens for one in window.bins]
     found = _bursts(window)
-    return Load(
+    return OfferedLoad(
         rate=rate,
         prompt=bins.steadied(window.prefill.prompt.get(), number, prompts, counts),
         output=bins.steadied(window.decode.output.get(), number, outputs, counts),
@@ -144,7 +144,7 @@ def _backlog(side: SideTraffic) -> float:
     return growth + max(0.0, side.waiting.otherwise(0.0)) / BACKLOG_HORIZON_S
 
 
-def needs_of(problem: Problem, load: Load, corrections: Mapping[str, float]) -> Needs:
+def needs_of(problem: Problem, load: OfferedLoad, corrections: Mapping[str, float]) -> Needs:
     """Compute every group's needs; raises CannotSizeError."""
     model = problem.model
     if model is None:
@@ -168,7 +168,7 @@ def needs_of(problem: Problem, load: Load, corrections: Mapping[str, float]) -> 
     return Needs(load, prefill, decode)
 
 
-def _check(group: Group, weight_bytes: float) -> None:
+def _check(group: SizedGroup, weight_bytes: float) -> None:
     lacking = group.worker.lacking()
     if lacking:
         named = f"AcceleratorClass {group.device_class!r}" if group.device_class else "no accelerator class"

@@ -27,7 +27,7 @@ _PRECISIONS = (Precision.FLOAT16, Precision.BFLOAT16)
 
 
 @dataclass(frozen=True)
-class Objective:
+class SizingObjective:
     """A share of the requests (0 to 1) that stays within `target` seconds.
 
     With `stretch` a prompt may also take so many times the time of its own prefill, where that is longer.
@@ -39,7 +39,7 @@ class Objective:
 
 
 @dataclass(frozen=True)
-class Group:
+class SizedGroup:
     """One group: bounds, and what one replica is: `devices`, `usd_per_hour`, `usd` to buy, `watts`."""
 
     name: str
@@ -80,9 +80,9 @@ class Problem:
     """A pool as the decision sees it. Seconds, bytes, US dollars; `None` where there is no limit."""
 
     model: ModelWork | None
-    groups: tuple[Group, ...]
-    ttft: Objective | None = None
-    itl: Objective | None = None
+    groups: tuple[SizedGroup, ...]
+    ttft: SizingObjective | None = None
+    itl: SizingObjective | None = None
     budget_devices: int | None = None
     budget_usd_per_hour: float | None = None
     ratio_min: Fraction | None = None
@@ -140,11 +140,11 @@ class Problem:
             link_bytes_per_second=link_bytes_per_second,
         )
 
-    def side(self, role: Role) -> tuple[Group, ...]:
+    def side(self, role: Role) -> tuple[SizedGroup, ...]:
         """The groups of exactly this role."""
         return tuple(group for group in self.groups if group.role is role)
 
-    def price(self, group: Group) -> float:
+    def price(self, group: SizedGroup) -> float:
         """What a replica costs for comparing groups: money where all groups have a price, else devices."""
         if all(one.cost_per_hour is not None for one in self.groups):
             return group.cost_per_hour or 0.0
@@ -176,14 +176,14 @@ def forced_ratio(annotations: Mapping[str, str]) -> Fraction | None:
         return None
 
 
-def _objective(spec: ObjectiveSpec | None) -> Objective | None:
+def _objective(spec: ObjectiveSpec | None) -> SizingObjective | None:
     if spec is None:
         return None
     stretch = spec.stretch if isinstance(spec, TtftObjective) else None
-    return Objective(spec.percentile / 100.0, spec.target, float(stretch or 0.0))
+    return SizingObjective(spec.percentile / 100.0, spec.target, float(stretch or 0.0))
 
 
-def _group(spec: GroupSpec, found: AcceleratorClassSpec | None) -> Group:
+def _group(spec: GroupSpec, found: AcceleratorClassSpec | None) -> SizedGroup:
     size = spec.accelerators_per_replica
     flops = None
     if found is not None and found.flops:
@@ -192,7 +192,7 @@ def _group(spec: GroupSpec, found: AcceleratorClassSpec | None) -> Group:
     def scaled(figure: object) -> float | None:
         return None if figure is None else float(figure) * size  # type: ignore[arg-type]
 
-    return Group(
+    return SizedGroup(
         name=spec.name,
         role=spec.role,
         least=spec.replicas.min,

@@ -13,9 +13,9 @@ from hawk_planner.sizing.mix import Prompts, Stage
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hawk_planner.sizing.demand import Load
+    from hawk_planner.sizing.demand import OfferedLoad
     from hawk_planner.sizing.needs import Needs
-    from hawk_planner.sizing.problem import Group, Problem
+    from hawk_planner.sizing.problem import Problem, SizedGroup
 
 _BUSIEST = 0.9
 """Share of a worker's compute that decoding may take before prompts on it are counted out."""
@@ -24,7 +24,7 @@ _BUSIEST = 0.9
 def stages_of(
     problem: Problem,
     needs: Needs,
-    load: Load,
+    load: OfferedLoad,
     *,
     counts: Mapping[str, int],
     caps: Mapping[str, int],
@@ -56,7 +56,7 @@ def stages_of(
     return sorted(stages, key=lambda stage: (stage.lends, -float(stage.service[0]), stage.name))
 
 
-def _left(problem: Problem, needs: Needs, load: Load, group: Group, workers: int) -> float:
+def _left(problem: Problem, needs: Needs, load: OfferedLoad, group: SizedGroup, workers: int) -> float:
     """Share of its compute that a worker of role Both has for prompts beside its batch."""
     need, model = needs.decode[group.name], problem.model
     others = sum(needs.decode[g.name].carries(g.least) for g in problem.side(Role.DECODE))
@@ -70,7 +70,7 @@ def _left(problem: Problem, needs: Needs, load: Load, group: Group, workers: int
 def prompts_of(
     problem: Problem,
     needs: Needs,
-    load: Load,
+    load: OfferedLoad,
     stages: list[Stage],
     rates: tuple[tuple[float, float], ...],
 ) -> Prompts:

@@ -12,7 +12,7 @@ from hawk_api.v1alpha1.scaling import DEFAULT_RATIO_CHAT, DEFAULT_RATIO_LONG_PRO
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hawk_planner.sizing.problem import Group, Problem
+    from hawk_planner.sizing.problem import Problem, SizedGroup
     from hawk_planner.traffic import Window
 
 LONG_PROMPT = 8000
@@ -65,7 +65,7 @@ def _affordable(problem: Problem, prefill: int, decode: int) -> bool:
     return prefill * small[0] + decode * small[1] <= problem.budget_devices
 
 
-def _spread(groups: Sequence[Group], counts: dict[str, int], total: int) -> None:
+def _spread(groups: Sequence[SizedGroup], counts: dict[str, int], total: int) -> None:
     """Give one side `total` replicas in all, within each group's bounds, the first groups first."""
     for group in groups:
         counts[group.name] = group.least

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from hawk_api.v1alpha1.enums import Role
 from hawk_planner.simulate.baselines import dynamo
-from hawk_planner.simulate.course import Course, Load
-from hawk_planner.simulate.engine import Settings
+from hawk_planner.simulate.course import BinnedLoad, Course
+from hawk_planner.simulate.engine import ClusterSettings
 from hawk_planner.simulate.hindsight import GOOD, oracle_curve, static_best
 from hawk_planner.simulate.policies import fixed
 from hawk_planner.simulate.run import HINDSIGHT, Arena, family
@@ -57,7 +57,7 @@ def measure(
     clairvoyant.
     """
     problem = replace(sample(), queue_order=order)
-    arena = Arena.of(trace, problem, Settings(order=order), store=store, tell=tell).begun
+    arena = Arena.of(trace, problem, ClusterSettings(order=order), store=store, tell=tell).begun
     found: dict[str, list[Score]] = {}
     with dynamo.Host() as host:
         for name in policies:
@@ -74,7 +74,7 @@ def measure(
         seconds=round(trace.seconds, 1),
         scored_s=round(trace.seconds - arena.tuning_s, 1),
         attainable=round(first["hawk"].attainable, 5),
-        load=Load.of(trace),
+        load=BinnedLoad.of(trace),
         rows=tuple(Row.of(score) for score in first.values()),
         courses=tuple(Course.of(score, problem) for score in drawn) if curves else (),
         curves={

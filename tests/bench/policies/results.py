@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter
 
 from hawk_api.v1alpha1.enums import QueueOrder  # noqa: TC001 -- pydantic reads the annotations
-from hawk_planner.simulate.course import Course, Load  # noqa: TC001
+from hawk_planner.simulate.course import BinnedLoad, Course  # noqa: TC001
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +69,7 @@ class Result:
     seconds: float
     scored_s: float
     attainable: float
-    load: Load
+    load: BinnedLoad
     rows: tuple[Row, ...]
     courses: tuple[Course, ...]
     curves: dict[str, tuple[Point, ...]]

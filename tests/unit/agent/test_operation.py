@@ -14,7 +14,7 @@ from hawk_agent import errors
 from hawk_agent.kube import publisher, status
 from hawk_agent.layouts import Layout
 from hawk_agent.protocol import peer_pb2
-from hawk_agent.service.handshake import LinkProblem
+from hawk_agent.service.handshake import HandshakeProblem
 from hawk_agent.service.http import HttpServer
 from hawk_agent.service.links import LinkFacts, LinkState
 from hawk_agent.service.settings import AgentSettings
@@ -45,7 +45,7 @@ class FakeRegion:
 
 
 def links(count: int) -> list[LinkFacts]:
-    problem = LinkProblem(Reason.PEER_UNREACHABLE, "€" * 3000)
+    problem = HandshakeProblem(Reason.PEER_UNREACHABLE, "€" * 3000)
     down = [
         LinkFacts(f"{i:03}-{'x' * 200}", "a:1", "", LinkState.DOWN, "", problem) for i in range(count // 2)
     ]

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import pytest
 import yaml
 
-from hawk_cli.app import COMMANDS, Entry, main
+from hawk_cli.app import COMMANDS, CommandEntry, main
 
 from .pools import group, manifest
 
@@ -268,7 +268,7 @@ def test_the_overview_names_every_command_and_imports_none_of_them() -> None:
 
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
-def test_every_command_has_help_and_both_outputs(entry: Entry) -> None:
+def test_every_command_has_help_and_both_outputs(entry: CommandEntry) -> None:
     done = hawk(entry.name, "--help")
 
     assert done.returncode == 0, done.stderr

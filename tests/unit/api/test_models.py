@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hawk_api.models import ConfigError, Geometry, from_spec, parse_config, preset, presets, resolve
+from hawk_api.models import Geometry, ModelConfigError, from_spec, parse_config, preset, presets, resolve
 from hawk_api.v1alpha1 import AttentionKind, DataType, GeometrySpec, ModelSpec, Precision
 
 PUBLISHED = {
@@ -288,13 +288,13 @@ def test_a_config_json_gives_what_the_preset_gives(name: str, config: dict[str, 
     [key for key in LLAMA_70B if key not in {"model_type", "tie_word_embeddings", "num_key_value_heads"}],
 )
 def test_a_missing_key_is_named(key: str) -> None:
-    with pytest.raises(ConfigError, match=f"{key} is missing"):
+    with pytest.raises(ModelConfigError, match=f"{key} is missing"):
         parse_config(json.dumps({k: v for k, v in LLAMA_70B.items() if k != key}), "my.json")
 
 
 @pytest.mark.parametrize("value", [0, -1, "64", 6.5, True, 1 << 40])
 def test_a_wrong_value_is_named(value: object) -> None:
-    with pytest.raises(ConfigError, match=r"num_hidden_layers is .*whole number"):
+    with pytest.raises(ModelConfigError, match=r"num_hidden_layers is .*whole number"):
         parse_config(json.dumps({**LLAMA_70B, "num_hidden_layers": value}))
 
 
@@ -312,7 +312,7 @@ def test_a_wrong_value_is_named(value: object) -> None:
     ],
 )
 def test_what_is_no_config_is_refused(text: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
+    with pytest.raises(ModelConfigError, match=says):
         parse_config(text)
 
 

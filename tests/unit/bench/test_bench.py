@@ -11,8 +11,8 @@ from hawk_cli.bench import between, copying, network
 from hawk_cli.bench.baselines import libraries
 from hawk_cli.bench.baselines.environments import baseline
 from hawk_cli.bench.errors import BenchError
-from hawk_cli.bench.measure import Rounds, Taken, interleave, spread
-from hawk_cli.bench.workload import Workload
+from hawk_cli.bench.measure import Measurements, Taken, interleave, spread
+from hawk_cli.bench.workload import CopyWorkload
 
 compiled = pytest.mark.skipif(len(engines.available()) == 1, reason="built without a compiler")
 
@@ -33,7 +33,7 @@ def test_each_case_runs_once_a_round_in_changing_order_and_the_warm_up_is_droppe
 
 def test_a_speedup_is_the_median_of_the_rounds_ratios():
     """A round in which everything was slow doesn't count more than the others."""
-    found = Rounds(
+    found = Measurements(
         {
             "ours": [Taken(1, 1), Taken(10, 10), Taken(1, 1)],
             "theirs": [Taken(2, 4), Taken(20, 40), Taken(3, 4)],
@@ -121,7 +121,7 @@ def test_a_system_library_that_nobody_has_is_an_error_that_says_so(tmp_path):
 
 @compiled
 def test_wrong_bytes_end_a_benchmark(monkeypatch):
-    monkeypatch.setattr(Workload, "digests", lambda *_: (1, 2))
+    monkeypatch.setattr(CopyWorkload, "digests", lambda *_: (1, 2))
 
     with pytest.raises(BenchError, match="digest"):
         copying.bench_copy(1, 1, pairs=(("row-major", "tiles-16x16"),))

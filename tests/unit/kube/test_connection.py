@@ -20,7 +20,7 @@ from tests.support.waiting import until
 @pytest.fixture
 def impatient(monkeypatch):
     """Calls of a fifth of a second."""
-    original = client.Request
+    original = client.ApiRequest
 
     def hasty(*arguments, **more):
         made = original(*arguments, **more)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hawk_api.v1alpha1 import HawkPool
-from hawk_operator.reconcile.observe import Group
+from hawk_operator.reconcile.observe import ObservedGroup
 from hawk_operator.wiring.peers import Agent
 from hawk_operator.workloads.pods import GroupPods, Pod, read
 
@@ -82,8 +82,8 @@ def pods(
     return GroupPods(name, role, requested, found, frozenset(live))
 
 
-def group(spec: Any, found: GroupPods, **more: Any) -> Group:
-    return Group(spec, found, **more)
+def group(spec: Any, found: GroupPods, **more: Any) -> ObservedGroup:
+    return ObservedGroup(spec, found, **more)
 
 
 def agent(name: str, **more: Any) -> Agent:

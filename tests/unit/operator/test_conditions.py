@@ -17,8 +17,8 @@ from hawk_operator.kube.events import transitions
 from hawk_operator.reconcile.agent_pods import lacks_pods, newest
 from hawk_operator.status import build
 from hawk_operator.status.conditions import NEEDED_FOR_READY, judge, roll_up
-from hawk_operator.status.facts import Facts, GroupFacts, Verdict
-from hawk_operator.wiring.links import Links
+from hawk_operator.status.facts import Facts, GroupFacts, Judgement
+from hawk_operator.wiring.links import LinkIndex
 from hawk_operator.workloads.drain import Waiting
 from hawk_planner.sizing import Decision
 from hawk_planner.traffic import Distribution, Signal, State, Window
@@ -38,12 +38,12 @@ def group_facts(name: str, role: str, ready: int = 1, desired: int = 1, **more) 
 def good(**more) -> Facts:
     facts = Facts(
         pool=pool(),
-        layouts=Verdict(True, Reason.AS_EXPECTED),
+        layouts=Judgement(True, Reason.AS_EXPECTED),
         groups=(group_facts("p", "Prefill"), group_facts("d", "Decode")),
         agents=WORKER,
-        links=Links(1, 1, True, Reason.AS_EXPECTED, "1 of 1 links are verified"),
-        scaling=Verdict(True, Reason.STEADY),
-        payoff=Verdict(None, Reason.NOT_ENOUGH_KNOWN),
+        links=LinkIndex(1, 1, True, Reason.AS_EXPECTED, "1 of 1 links are verified"),
+        scaling=Judgement(True, Reason.STEADY),
+        payoff=Judgement(None, Reason.NOT_ENOUGH_KNOWN),
     )
     return replace(facts, **more)
 
@@ -66,7 +66,7 @@ def test_every_condition_is_there_and_ready_is_first():
 def test_ready_is_false_for_one_false_and_unknown_for_one_unknown(changes):
     states = {kind: changes.get(kind, True) for kind in ConditionType}
     needed = [states[kind] for kind in NEEDED_FOR_READY]
-    verdicts = {kind: Verdict(state, Reason.WAITING, f"about {kind}") for kind, state in states.items()}
+    verdicts = {kind: Judgement(state, Reason.WAITING, f"about {kind}") for kind, state in states.items()}
     ready = roll_up(good(), verdicts)
 
     assert ready.status is (False if False in needed else None if None in needed else True)
@@ -75,7 +75,7 @@ def test_ready_is_false_for_one_false_and_unknown_for_one_unknown(changes):
         assert ready.message == f"{kind}: about {kind}"
 
 
-AGENTLESS = {"agents": {}, "links": Links(0, 0, False, Reason.NO_AGENT, "none")}
+AGENTLESS = {"agents": {}, "links": LinkIndex(0, 0, False, Reason.NO_AGENT, "none")}
 STUCK = pods("p", "Prefill", 2, pod("p0"), pod("p1", node="", ready=False, unschedulable="0/1 nodes: no GPU"))
 
 
@@ -89,7 +89,7 @@ STUCK = pods("p", "Prefill", 2, pod("p0"), pod("p1", node="", ready=False, unsch
             "UnknownModel",
         ),
         (
-            {"layouts": Verdict(False, Reason.LAYOUTS_INCOMPATIBLE, "x")},
+            {"layouts": Judgement(False, Reason.LAYOUTS_INCOMPATIBLE, "x")},
             "Ready",
             "False",
             "LayoutsIncompatible",
@@ -151,9 +151,9 @@ STUCK = pods("p", "Prefill", 2, pod("p0"), pod("p1", node="", ready=False, unsch
         ),
         ({"agents_known": False}, "MemoryRegistered", "Unknown", "NotObserved"),
         ({"agents_known": False}, "Wired", "Unknown", "NotObserved"),
-        ({"links": Links(2, 1, False, Reason.LINKS_DOWN, "x")}, "Wired", "False", "LinksDown"),
-        ({"links": Links(2, 0, None, Reason.WAITING, "x")}, "TransferVerified", "Unknown", "NoTransfers"),
-        ({"links": Links(2, 0, None, Reason.WAITING, "x")}, "Ready", "Unknown", "Waiting"),
+        ({"links": LinkIndex(2, 1, False, Reason.LINKS_DOWN, "x")}, "Wired", "False", "LinksDown"),
+        ({"links": LinkIndex(2, 0, None, Reason.WAITING, "x")}, "TransferVerified", "Unknown", "NoTransfers"),
+        ({"links": LinkIndex(2, 0, None, Reason.WAITING, "x")}, "Ready", "Unknown", "Waiting"),
         (
             {"agents": {"n1": replace(WORKER["n1"], problems=(("n2", "CanaryFailed", "bytes differ"),))}},
             "TransferVerified",
@@ -224,7 +224,7 @@ def test_equal_facts_give_an_equal_status():
 def test_a_transition_time_moves_with_the_status_alone():
     first = build.build(good(), None, HawkPoolStatus(), NOW)
     later = build.build(
-        good(links=Links(1, 0, False, Reason.LINKS_DOWN, "x")), None, first, NOW + timedelta(1)
+        good(links=LinkIndex(1, 0, False, Reason.LINKS_DOWN, "x")), None, first, NOW + timedelta(1)
     )
     times = {c.type: c.last_transition_time for c in later.conditions}
 
@@ -291,7 +291,7 @@ def test_events_are_about_changes():
     after = {
         c.type: c
         for c in build.build(
-            good(links=Links(1, 0, False, Reason.LINKS_DOWN, "n1 to n2")), None, HawkPoolStatus(), NOW
+            good(links=LinkIndex(1, 0, False, Reason.LINKS_DOWN, "n1 to n2")), None, HawkPoolStatus(), NOW
         ).conditions
     }
     said = transitions(before, after)

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_api.reasons import Reason
-from hawk_operator.workloads.drain import COST, Choice, Work, ordinal, plan
+from hawk_operator.workloads.drain import COST, Choice, PodWork, ordinal, plan
 
 from .build import pod
 
-IDLE = Work({}, 100.0, {}, frozenset({"n1"}))
+IDLE = PodWork({}, 100.0, {}, frozenset({"n1"}))
 
 
 def names(pods) -> list[str]:
@@ -25,7 +25,7 @@ def test_what_does_no_work_goes_first():
         pod("pending", node="", ready=False, unschedulable="no GPU"),
         pod("agentless", node="n9"),
     ]
-    work = Work({"busy": 3.0, "free": 0.0}, 100.0, {}, frozenset({"n1"}))
+    work = PodWork({"busy": 3.0, "free": 0.0}, 100.0, {}, frozenset({"n1"}))
     order = [names(plan(pods, goal, work, 60, 100.0).mark) for goal in (4, 3, 2, 1, 0)]
 
     assert order[-1] == ["pending", "unready", "agentless", "free", "busy"]
@@ -34,22 +34,22 @@ def test_what_does_no_work_goes_first():
 
 def test_a_worker_with_requests_is_waited_for_until_a_later_look_finds_none():
     worker = pod("w", drain_since=50.0, deletion_cost=COST)
-    busy = plan([worker], 0, Work({"w": 2.0}, 60.0, {}, frozenset({"n1"})), 300, 60.0)
+    busy = plan([worker], 0, PodWork({"w": 2.0}, 60.0, {}, frozenset({"n1"})), 300, 60.0)
     [waiting] = busy.waiting
     assert (waiting.reason, waiting.until) == (Reason.WAITING_FOR_REQUESTS, 350.0)
     assert busy.floor(1) == 1
     assert busy.mark == ()
 
-    stale = plan([worker], 0, Work({"w": 0.0}, 50.0, {}, frozenset({"n1"})), 300, 60.0)
+    stale = plan([worker], 0, PodWork({"w": 0.0}, 50.0, {}, frozenset({"n1"})), 300, 60.0)
     assert stale.waiting, "a look from before the mark doesn't tell"
-    done = plan([worker], 0, Work({"w": 0.0}, 51.0, {}, frozenset({"n1"})), 300, 60.0)
+    done = plan([worker], 0, PodWork({"w": 0.0}, 51.0, {}, frozenset({"n1"})), 300, 60.0)
     assert names(done.empty) == ["w"]
     assert done.floor(1) == 0
 
 
 def test_registered_memory_without_gauges_is_waited_for_until_the_time_out():
     worker = pod("w", drain_since=50.0, deletion_cost=COST)
-    work = Work({}, 60.0, {("n1", "w"): None}, frozenset({"n1"}))
+    work = PodWork({}, 60.0, {("n1", "w"): None}, frozenset({"n1"}))
     waits = plan([worker], 0, work, 300, 349.0)
     assert waits.waiting[0].reason is Reason.WAITING_FOR_LEASES
     over = plan([worker], 0, work, 300, 350.0)
@@ -85,7 +85,7 @@ def test_never_more_go_than_are_too_many(states, goal, requests):
         pod(name, node, ready=ready, drain_since=since)
         for name, (ready, node, since) in zip(NAMES, states, strict=False)
     ]
-    work = Work(requests, 100.0, {("n1", "e"): None}, frozenset({"n1", "n2"}))
+    work = PodWork(requests, 100.0, {("n1", "e"): None}, frozenset({"n1", "n2"}))
     found = plan(pods, goal, work, 60, 120.0)
     too_many = max(0, len(pods) - goal)
 
@@ -103,7 +103,7 @@ def test_never_more_go_than_are_too_many(states, goal, requests):
 def test_where_the_highest_ordinal_goes_whatever_is_marked_the_highest_are_emptied_from_the_top(states, goal):
     pods = [pod(f"w-{index}", ready=ready) for index, (ready, _) in enumerate(states)]
     in_use = {("n1", f"w-{index}"): busy for index, (_, busy) in enumerate(states)}
-    work = Work({}, 100.0, in_use, frozenset({"n1"}))
+    work = PodWork({}, 100.0, in_use, frozenset({"n1"}))
     found = plan(pods[::-1], goal, work, 60, 120.0, by_ordinal=True)
     top = [ordinal(item) for item in found.empty]
 
@@ -119,7 +119,7 @@ def test_memory_in_use_is_waited_for_and_idle_memory_is_not():
     worker = pod("w", drain_since=50.0, deletion_cost=COST)
 
     def after(requests, in_use):
-        work = Work(requests, 60.0, in_use, frozenset({"n1"}))
+        work = PodWork(requests, 60.0, in_use, frozenset({"n1"}))
         return plan([worker], 0, work, 300, 70.0)
 
     [waiting] = after({"w": 0.0}, {("n1", "w"): True}).waiting
@@ -135,7 +135,7 @@ def test_a_leader_goes_when_the_memory_of_all_that_it_leads_is_idle():
 
     def after(used):
         memory = {("n1", "w-2"): False, ("n2", "w-2-1"): used, ("n3", "w-1-1"): True, ("n3", "w-20"): True}
-        return plan([leader], 0, Work({}, 60.0, memory, frozenset({"n1", "n2", "n3"})), 300, 70.0)
+        return plan([leader], 0, PodWork({}, 60.0, memory, frozenset({"n1", "n2", "n3"})), 300, 70.0)
 
     assert names(after(False).empty) == ["w-2"]
     [waiting] = after(True).waiting

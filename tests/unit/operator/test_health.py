@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from hawk_operator.manager.health import Activity, HealthServer, Progress, Verdict, alive, ready
+from hawk_operator.manager.health import Activity, HealthServer, HealthVerdict, Progress, alive, ready
 
 GOOD = Progress(leading=True, lost=False, lease_age=1, list_age=1, reconcile_age=1, pools=3)
 
@@ -97,7 +97,7 @@ def test_a_quiet_watch_works_once_it_has_lasted():
 def test_the_port_answers_by_its_checks():
     state = {"ok": True}
     server = HealthServer(
-        "127.0.0.1", 0, {"/healthz": lambda: Verdict(state["ok"], "because")}, lambda: b"metric 1\n"
+        "127.0.0.1", 0, {"/healthz": lambda: HealthVerdict(state["ok"], "because")}, lambda: b"metric 1\n"
     )
     server.start()
     try:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from hawk_api.v1alpha1 import HawkPool
-from hawk_kube.kinds import DEPLOYMENT, HAWK_NODE, HAWK_POOL, LEASE, POD, Kind
+from hawk_kube.kinds import DEPLOYMENT, HAWK_NODE, HAWK_POOL, LEASE, POD, ResourceKind
 from hawk_operator.cache.snapshot import Snapshot
 from hawk_operator.kube.schema_check import Schema
 from hawk_operator.reconcile.act import Actor
-from hawk_operator.reconcile.context import Context, Shared
+from hawk_operator.reconcile.context import ReconcileContext, Shared
 from hawk_operator.reconcile.look import Looker
 from hawk_operator.reconcile.memory import Memories
 from hawk_operator.reconcile.observe import Observer
@@ -34,11 +34,11 @@ class Api:
     """An API server in memory, as far as looks use it; every request is noted."""
 
     def __init__(self) -> None:
-        self.objects: dict[tuple[Kind, str], dict[str, Any]] = {}
+        self.objects: dict[tuple[ResourceKind, str], dict[str, Any]] = {}
         self.asked: list[str] = []
         self.version = 0
 
-    def put(self, kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+    def put(self, kind: ResourceKind, body: dict[str, Any]) -> dict[str, Any]:
         self.version += 1
         name = body["metadata"]["name"]
         before = self.objects.get((kind, name), {})
@@ -46,21 +46,23 @@ class Api:
         self.objects[kind, name] = {**before, **body, "metadata": metadata}
         return self.objects[kind, name]
 
-    def get(self, kind: Kind, name: str, namespace: str | None = None) -> dict[str, Any]:
+    def get(self, kind: ResourceKind, name: str, namespace: str | None = None) -> dict[str, Any]:
         self.asked.append(f"get {kind.plural}/{name}")
         return self.objects[kind, name]
 
-    def list(self, kind: Kind, namespace: str | None = None, labels: Any = None) -> list[dict[str, Any]]:
+    def list(
+        self, kind: ResourceKind, namespace: str | None = None, labels: Any = None
+    ) -> list[dict[str, Any]]:
         self.asked.append(f"list {kind.plural}")
         found = [body for (of, _), body in self.objects.items() if of == kind]
         marks = (labels or {}).items()
         return [body for body in found if marks <= body["metadata"].get("labels", {}).items()]
 
-    def pages(self, kind: Kind, namespace: str | None = None, labels: Any = None) -> Any:
+    def pages(self, kind: ResourceKind, namespace: str | None = None, labels: Any = None) -> Any:
         yield str(self.version), self.list(kind, namespace, labels)
 
     def apply(
-        self, kind: Kind, body: dict[str, Any], *, dry_run: bool = False, subresource: str = ""
+        self, kind: ResourceKind, body: dict[str, Any], *, dry_run: bool = False, subresource: str = ""
     ) -> dict[str, Any]:
         self.asked.append(f"apply {kind.plural}/{body['metadata']['name']} {subresource}".strip())
         return body if dry_run else self.put(kind, body)
@@ -96,11 +98,11 @@ def api() -> Api:
 
 
 @pytest.fixture
-def context(api: Api) -> Context:
+def context(api: Api) -> ReconcileContext:
     settings, metrics = OperatorSettings(), Metrics()
     access: Any = SimpleNamespace(usable=lambda verb, kind, namespace="": kind.group != "keda.sh")
     snapshot = Snapshot(api, access, settings, clock=lambda: 5.0, wall=lambda: NOW)  # type: ignore[arg-type]
-    return Context(
+    return ReconcileContext(
         settings=settings,
         api=api,  # type: ignore[arg-type]
         access=access,
@@ -116,14 +118,16 @@ def context(api: Api) -> Context:
     )
 
 
-def look(context: Context) -> None:
+def look(context: ReconcileContext) -> None:
     pools = PoolReconciler(context, wall=lambda: NOW)
     for name in NAMES:
         pools.reconcile(pool_key("ns", name))
     WiringReconciler(context).reconcile()
 
 
-def test_a_second_look_at_unchanged_pools_asks_the_api_server_for_nothing(api: Api, context: Context) -> None:
+def test_a_second_look_at_unchanged_pools_asks_the_api_server_for_nothing(
+    api: Api, context: ReconcileContext
+) -> None:
     look(context)
     look(context)  # the wiring of the first look is news to the pools
     api.asked.clear()
@@ -132,7 +136,7 @@ def test_a_second_look_at_unchanged_pools_asks_the_api_server_for_nothing(api: A
     assert api.asked == []
 
 
-def test_what_has_to_be_written_is_decided_on_fresh_reads(api: Api, context: Context) -> None:
+def test_what_has_to_be_written_is_decided_on_fresh_reads(api: Api, context: ReconcileContext) -> None:
     look(context)
     look(context)
     api.asked.clear()
@@ -149,7 +153,7 @@ def test_what_has_to_be_written_is_decided_on_fresh_reads(api: Api, context: Con
     assert api.objects[DEPLOYMENT, "b-p"]["spec"]["replicas"] == 1
 
 
-def test_an_old_view_does_nothing(api: Api, context: Context) -> None:
+def test_an_old_view_does_nothing(api: Api, context: ReconcileContext) -> None:
     """A watch told of an edit, and missed that somebody took it back."""
     look(context)
     look(context)
@@ -166,7 +170,7 @@ def test_an_old_view_does_nothing(api: Api, context: Context) -> None:
     assert api.asked == [], "and the view is as new as the read"
 
 
-def test_only_the_pools_on_a_node_hear_of_its_agent(api: Api, context: Context) -> None:
+def test_only_the_pools_on_a_node_hear_of_its_agent(api: Api, context: ReconcileContext) -> None:
     from hawk_operator.watch.event_handlers import Marks
 
     look(context)
@@ -178,7 +182,7 @@ def test_only_the_pools_on_a_node_hear_of_its_agent(api: Api, context: Context) 
     assert {key.name for key in context.queue._agenda.due if key.kind == "pool"} == {"b"}
 
 
-def test_a_status_that_an_older_crd_cuts_is_not_written_again(api: Api, context: Context) -> None:
+def test_a_status_that_an_older_crd_cuts_is_not_written_again(api: Api, context: ReconcileContext) -> None:
     context.shared.schema = Schema({"HawkPool": frozenset({"status.decisions[].observed"})})
     look(context)
     look(context)

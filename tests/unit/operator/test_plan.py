@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_operator.reconcile.plan import goals, make, surge
-from hawk_operator.workloads.drain import Work
+from hawk_operator.workloads.drain import PodWork
 
 from .build import group, group_spec, pod, pods, pool
 
-NOTHING_KNOWN = Work({}, 0.0, {}, frozenset({"n1"}))
+NOTHING_KNOWN = PodWork({}, 0.0, {}, frozenset({"n1"}))
 BUDGET = 8
 
 
@@ -94,7 +94,7 @@ def test_the_budget_holds_at_every_instant(prefill, decode, rounds):
 
 def test_workers_that_are_emptied_stay_until_they_are():
     made, found = two(2, 2, budget=None)
-    busy = {"p": NOTHING_KNOWN, "d": Work({"d0": 3.0, "d1": 3.0}, 5.0, {}, frozenset({"n1"}))}
+    busy = {"p": NOTHING_KNOWN, "d": PodWork({"d0": 3.0, "d1": 3.0}, 5.0, {}, frozenset({"n1"}))}
     plan = make(made, found, {"p": 2, "d": 1}, {}, busy, now=10.0)
 
     assert plan.requests["d"] == 2
@@ -107,7 +107,7 @@ def test_workers_that_are_emptied_stay_until_they_are():
         ],
         {"p": 2, "d": 1},
         {},
-        {"p": NOTHING_KNOWN, "d": Work({"d0": 0.0, "d1": 3.0}, 15.0, {}, frozenset({"n1"}))},
+        {"p": NOTHING_KNOWN, "d": PodWork({"d0": 0.0, "d1": 3.0}, 15.0, {}, frozenset({"n1"}))},
         now=16.0,
     )
     assert later.requests["d"] == 1

@@ -9,7 +9,7 @@ import pytest
 
 from hawk_api.v1alpha1 import HawkPool
 from hawk_operator.reconcile import worth
-from hawk_operator.reconcile.memory import Memory
+from hawk_operator.reconcile.memory import PoolMemory
 from hawk_planner.traffic import SideTraffic, Window, distribution, signals
 
 from .build import group_spec
@@ -23,7 +23,7 @@ def case(**changes: Any) -> Any:
             "spec": {"model": {"preset": "mistral-7b-instruct-v0.2"}, "groups": groups},
         }
     )
-    given = {"pool": pool, "geometry": None, "classes": {}, "memory": Memory(), **changes}
+    given = {"pool": pool, "geometry": None, "classes": {}, "memory": PoolMemory(), **changes}
     return SimpleNamespace(**given)
 
 

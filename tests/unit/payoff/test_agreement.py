@@ -12,9 +12,9 @@ import pytest
 from hawk_api.models import preset
 from hawk_api.v1alpha1 import HawkPool
 from hawk_planner.payoff.split import decode_side, sided
-from hawk_planner.simulate.engine import Outcome, Settings, Simulation
+from hawk_planner.simulate.engine import ClusterSettings, Simulation, SimulationResult
 from hawk_planner.simulate.policies import fixed
-from hawk_planner.simulate.traces import Request, Trace
+from hawk_planner.simulate.traces import Trace, TraceRequest
 from hawk_planner.sizing import Problem
 
 from .pools import CLASSES, pool, question
@@ -47,13 +47,13 @@ def simulated(
     dice, now, requests = random.Random(3), 0.0, []
     while now < LENGTH:
         now += dice.expovariate(rate)
-        requests.append(Request(now, prompt, output))
+        requests.append(TraceRequest(now, prompt, output))
     replicas = {"first": counts[0], "second": counts[1]}
     body = {"apiVersion": "hawkpool.dev/v1alpha1", "kind": "HawkPool", "metadata": {"name": "p"}}
     whole = HawkPool.model_validate(body | {"spec": POOL.to_dict()})
     problem = Problem.of(whole, CLASSES, preset(MODEL))
-    settings = Settings(initial=replicas, link_bytes_per_second=LINK)
-    outcome: Outcome = Simulation(
+    settings = ClusterSettings(initial=replicas, link_bytes_per_second=LINK)
+    outcome: SimulationResult = Simulation(
         Trace("steady", tuple(requests)), problem, fixed(replicas, "fixed"), settings
     ).run()
     kept = [index for index, request in enumerate(requests) if request.arrival > WARM]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_planner.payoff.bottleneck import Observed, suggest_splits
-from hawk_planner.payoff.candidate import Kind
+from hawk_planner.payoff.candidate import ServingMode
 from hawk_planner.payoff.checks import InputError
 from hawk_planner.payoff.decisions import (
     DecodeLoad,
@@ -150,19 +150,23 @@ def test_waiting_for_a_place_hides_fetching() -> None:
 @pytest.mark.parametrize(
     ("observed", "kind", "shows"),
     [
-        (Observed(prefill_share_of_decode_gaps=0.4), Kind.SPLIT, "handoff included"),
-        (Observed(decode_fits_other_device=True), Kind.SPLIT, "savings repay the exposed transfer"),
+        (Observed(prefill_share_of_decode_gaps=0.4), ServingMode.SPLIT, "handoff included"),
+        (Observed(decode_fits_other_device=True), ServingMode.SPLIT, "savings repay the exposed transfer"),
         (
             Observed(waiting_for_kv=12, tokens_per_expert=1, tokens_per_expert_limit=295),
-            Kind.ATTENTION_FFN,
+            ServingMode.ATTENTION_FFN,
             "repay the exchanges",
         ),
-        (Observed(draft_acceptance=0.9), Kind.TARGET_DRAFT, "tokens a round"),
-        (Observed(decode_utilisation=0.95, other_device_utilisation=0.2), Kind.OFFLOAD, "completion time"),
-        (Observed(idle_share=0.5), Kind.FLEXIBLE, "real arrival rate"),
+        (Observed(draft_acceptance=0.9), ServingMode.TARGET_DRAFT, "tokens a round"),
+        (
+            Observed(decode_utilisation=0.95, other_device_utilisation=0.2),
+            ServingMode.OFFLOAD,
+            "completion time",
+        ),
+        (Observed(idle_share=0.5), ServingMode.FLEXIBLE, "real arrival rate"),
     ],
 )
-def test_each_bottleneck_suggests_its_split(observed: Observed, kind: Kind, shows: str) -> None:
+def test_each_bottleneck_suggests_its_split(observed: Observed, kind: ServingMode, shows: str) -> None:
     (found,) = suggest_splits(observed)
     assert found.kind is kind
     assert shows in found.must_show

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_planner.payoff.aiconfigurator import Asked, rows
-from hawk_planner.payoff.candidate import Kind, Standing
+from hawk_planner.payoff.candidate import Feasibility, ServingMode
 from hawk_planner.payoff.checks import InputError, MissingInputError
 from hawk_planner.payoff.measured import Row, as_csv, closest, read, tables
 from hawk_planner.payoff.plan import candidates
@@ -83,8 +83,8 @@ def test_outside_nothing_is_said(batch: float, context: float) -> None:
 
 
 def test_a_plan_outside_is_unknown_and_names_the_range() -> None:
-    (one,) = (c for c in candidates(with_times(scenario(prompt_tokens=8192))) if c.kind is Kind.SPLIT)
-    assert one.standing is Standing.UNKNOWN
+    (one,) = (c for c in candidates(with_times(scenario(prompt_tokens=8192))) if c.kind is ServingMode.SPLIT)
+    assert one.standing is Feasibility.UNKNOWN
     assert "prefill of 8,192 tokens lies outside the measured 1,024 to 4,096" in one.problem
 
 

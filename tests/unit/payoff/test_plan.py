@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hawk_planner.payoff import economics
 from hawk_planner.payoff.afd import attention_ffn, stages
-from hawk_planner.payoff.candidate import Candidate, Kind, Standing
+from hawk_planner.payoff.candidate import Candidate, Feasibility, ServingMode
 from hawk_planner.payoff.checks import InputError
 from hawk_planner.payoff.colocated import colocated
 from hawk_planner.payoff.plan import Verdict, answer, candidates, judge, rank
@@ -34,18 +34,18 @@ traffics = st.fixed_dictionaries(
 def test_every_way_of_serving_is_in_the_ranking_once_or_twice() -> None:
     plan = answer(question())
     kinds = [one.kind for one in plan.ranking]
-    assert set(kinds) == set(Kind)
-    assert all(kinds.count(kind) <= 2 for kind in Kind)
+    assert set(kinds) == set(ServingMode)
+    assert all(kinds.count(kind) <= 2 for kind in ServingMode)
     standings = [one.standing for one in plan.ranking]
-    assert standings == sorted(standings, key=[*Standing].index)
-    costs = [one.usd_per_million_tokens for one in plan.ranking if one.standing is Standing.MEETS]
+    assert standings == sorted(standings, key=[*Feasibility].index)
+    costs = [one.usd_per_million_tokens for one in plan.ranking if one.standing is Feasibility.MEETS]
     assert costs == sorted(costs, key=lambda cost: inf if cost is None else cost)
 
 
 def test_what_meets_meets_by_its_own_figures() -> None:
     plan = answer(question(requests_per_second=30))
     for one in plan.ranking:
-        if one.standing is Standing.MEETS:
+        if one.standing is Feasibility.MEETS:
             assert one.ttft_seconds is not None
             assert one.itl_seconds is not None
             assert one.ttft_seconds <= 2 * (1 + 1e-6)
@@ -95,35 +95,35 @@ def test_times_of_a_split_by_hand() -> None:
 
 
 def test_colocated_needs_one_device_class_that_takes_both_roles() -> None:
-    titles = [one.title for one in candidates(scenario()) if one.kind is Kind.COLOCATED]
+    titles = [one.title for one in candidates(scenario()) if one.kind is ServingMode.COLOCATED]
     assert titles == ["colocated on gpu"]
 
 
 def test_a_drafter_is_priced_only_when_it_is_known() -> None:
-    (unknown,) = (one for one in candidates(scenario()) if one.kind is Kind.TARGET_DRAFT)
-    assert unknown.standing is Standing.UNKNOWN
+    (unknown,) = (one for one in candidates(scenario()) if one.kind is ServingMode.TARGET_DRAFT)
+    assert unknown.standing is Feasibility.UNKNOWN
     assert "--draft-model" in unknown.problem
 
 
 def test_roles_that_change_need_the_time_of_a_start() -> None:
     classes = CLASSES | {"gpu": class_with("gpu", startup=None)}
-    (unknown,) = (one for one in candidates(scenario(classes=classes)) if one.kind is Kind.FLEXIBLE)
-    assert unknown.standing is Standing.UNKNOWN
+    (unknown,) = (one for one in candidates(scenario(classes=classes)) if one.kind is ServingMode.FLEXIBLE)
+    assert unknown.standing is Feasibility.UNKNOWN
     assert "gpu.startup" in unknown.problem
 
 
 def test_a_missing_rate_makes_its_ways_unknown_and_leaves_the_others() -> None:
     classes = CLASSES | {"npu": class_with("npu", bandwidth=None)}
     found = {one.kind: one for one in candidates(scenario(classes=classes))}
-    assert found[Kind.COLOCATED].standing is Standing.MEETS
-    assert found[Kind.SPLIT].standing is Standing.UNKNOWN
-    assert "npu.bandwidth" in found[Kind.SPLIT].problem
+    assert found[ServingMode.COLOCATED].standing is Feasibility.MEETS
+    assert found[ServingMode.SPLIT].standing is Feasibility.UNKNOWN
+    assert "npu.bandwidth" in found[ServingMode.SPLIT].problem
     assert judge(list(found.values())).verdict is Verdict.UNKNOWN
 
 
 def test_a_model_that_does_not_fit_says_so_with_both_sizes() -> None:
     found = split(scenario(pool("llama-3.3-70b")))
-    assert found.standing is Standing.MISSES
+    assert found.standing is Feasibility.MISSES
     assert "weights of 141 GB don't fit 1 x gpu (72 GB usable)" in found.problem
 
 
@@ -152,29 +152,32 @@ def test_attention_and_ffn_take_turns() -> None:
         parts = (found.attention(batch), found.ffn(batch), found.exchange(batch))
         step = found.step(batch) - here.efficiency.step_seconds
         assert step == pytest.approx(max(sum(parts), 2 * max(parts)))
-    assert attention_ffn(here).kind is Kind.ATTENTION_FFN
+    assert attention_ffn(here).kind is ServingMode.ATTENTION_FFN
 
 
 def test_verdicts() -> None:
-    def one(kind: Kind, cost: float | None, standing: Standing = Standing.MEETS) -> Candidate:
+    def one(kind: ServingMode, cost: float | None, standing: Feasibility = Feasibility.MEETS) -> Candidate:
         return Candidate(kind, str(kind), standing, "why", usd_per_million_tokens=cost)
 
-    cheap, dear = one(Kind.SPLIT, 1.0), one(Kind.COLOCATED, 2.0)
+    cheap, dear = one(ServingMode.SPLIT, 1.0), one(ServingMode.COLOCATED, 2.0)
     assert judge([cheap, dear]).verdict is Verdict.PAYS
-    assert judge([one(Kind.SPLIT, 3.0), dear]).verdict is Verdict.DOES_NOT_PAY
-    assert judge([one(Kind.SPLIT, 1.99), dear]).verdict is Verdict.TOO_CLOSE
-    assert judge([one(Kind.SPLIT, None), dear]).verdict is Verdict.UNKNOWN
-    assert judge([one(Kind.SPLIT, 1.0, Standing.MISSES), dear]).verdict is Verdict.DOES_NOT_PAY
-    assert judge([cheap, one(Kind.COLOCATED, 0.1, Standing.MISSES)]).verdict is Verdict.PAYS
-    missing = one(Kind.SPLIT, 1.0, Standing.MISSES), one(Kind.COLOCATED, 2.0, Standing.MISSES)
+    assert judge([one(ServingMode.SPLIT, 3.0), dear]).verdict is Verdict.DOES_NOT_PAY
+    assert judge([one(ServingMode.SPLIT, 1.99), dear]).verdict is Verdict.TOO_CLOSE
+    assert judge([one(ServingMode.SPLIT, None), dear]).verdict is Verdict.UNKNOWN
+    assert judge([one(ServingMode.SPLIT, 1.0, Feasibility.MISSES), dear]).verdict is Verdict.DOES_NOT_PAY
+    assert judge([cheap, one(ServingMode.COLOCATED, 0.1, Feasibility.MISSES)]).verdict is Verdict.PAYS
+    missing = (
+        one(ServingMode.SPLIT, 1.0, Feasibility.MISSES),
+        one(ServingMode.COLOCATED, 2.0, Feasibility.MISSES),
+    )
     assert judge(missing).verdict is Verdict.NOTHING_MEETS
-    assert judge([one(Kind.SPLIT, None, Standing.UNKNOWN), dear]).verdict is Verdict.UNKNOWN
+    assert judge([one(ServingMode.SPLIT, None, Feasibility.UNKNOWN), dear]).verdict is Verdict.UNKNOWN
     assert rank([dear, cheap]) == [cheap, dear]
 
 
 def test_flexible_roles_are_not_a_split_of_unlike_devices() -> None:
-    flexible = Candidate(Kind.FLEXIBLE, "f", Standing.MEETS, usd_per_million_tokens=1.0)
-    apart = Candidate(Kind.SPLIT, "s", Standing.MEETS, usd_per_million_tokens=2.0)
+    flexible = Candidate(ServingMode.FLEXIBLE, "f", Feasibility.MEETS, usd_per_million_tokens=1.0)
+    apart = Candidate(ServingMode.SPLIT, "s", Feasibility.MEETS, usd_per_million_tokens=2.0)
     assert judge([flexible, apart]).verdict is Verdict.DOES_NOT_PAY
 
 
@@ -220,8 +223,8 @@ def test_turning_points_turn_the_verdict() -> None:
 def test_a_faster_link_never_costs_more(traffic: dict[str, float], factor: float) -> None:
     here = scenario(**traffic)
     slower, faster = split(here), split(here.at(bytes_per_second=here.link.bytes_per_second * factor))
-    if slower.usd_per_million_tokens is not None and slower.standing is Standing.MEETS:
-        assert faster.standing is Standing.MEETS
+    if slower.usd_per_million_tokens is not None and slower.standing is Feasibility.MEETS:
+        assert faster.standing is Feasibility.MEETS
         assert faster.usd_per_million_tokens is not None
         assert faster.usd_per_million_tokens <= slower.usd_per_million_tokens * (1 + 1e-9)
 
@@ -315,7 +318,7 @@ def test_every_way_that_meets_says_how_much_more_it_carries_and_what_stops_it() 
     """The same replicas at the traffic found still meet everything; a quarter more they don't carry."""
     here = question(requests_per_second=100.0)
     for one in answer(here).ranking:
-        if one.standing is not Standing.MEETS:
+        if one.standing is not Feasibility.MEETS:
             continue
         assert one.most_tokens_per_second is not None
         assert one.tokens_per_second is not None
@@ -327,7 +330,7 @@ def test_every_way_that_meets_says_how_much_more_it_carries_and_what_stops_it() 
         within = one.again(here.scenario.at(requests_per_second=most))
         beyond = one.again(here.scenario.at(requests_per_second=most * 1.25))
         assert within is not None
-        assert within.standing is Standing.MEETS
+        assert within.standing is Feasibility.MEETS
         assert all(p.replicas <= q.replicas for p, q in zip(within.pools, one.pools, strict=True))
-        if beyond is not None and beyond.standing is Standing.MEETS:
+        if beyond is not None and beyond.standing is Feasibility.MEETS:
             assert any(p.replicas > q.replicas for p, q in zip(beyond.pools, one.pools, strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hawk_planner.payoff.published import Comparison, Standing, comparisons
+from hawk_planner.payoff.published import Agreement, Comparison, comparisons
 
 ROWS = {row.figure: row for row in comparisons()}
 
@@ -45,7 +45,7 @@ def test_derived_value(figure: str, low: float, high: float, tolerance: float) -
     ("standing", "figures"),
     [
         (
-            Standing.DIFFERS,
+            Agreement.DIFFERS,
             {
                 "transfer of a 16-layer chunk",
                 "compute of a 16-layer chunk",
@@ -61,7 +61,7 @@ def test_derived_value(figure: str, low: float, high: float, tolerance: float) -
             },
         ),
         (
-            Standing.AGREES,
+            Agreement.AGREES,
             {
                 "KV cache",
                 "added TTFT",
@@ -77,12 +77,12 @@ def test_derived_value(figure: str, low: float, high: float, tolerance: float) -
         ),
     ],
 )
-def test_standing(standing: Standing, figures: set[str]) -> None:
+def test_standing(standing: Agreement, figures: set[str]) -> None:
     assert {name for name, row in ROWS.items() if row.standing is standing} == figures
 
 
 def test_what_the_inputs_cant_give_is_published_only() -> None:
-    only = {name for name, row in ROWS.items() if row.standing is Standing.PUBLISHED_ONLY}
+    only = {name for name, row in ROWS.items() if row.standing is Agreement.PUBLISHED_ONLY}
     assert "transfer of Qwen3-8B's KV, 32,768 tokens" in only
     assert all(ROWS[name].how for name in only)
 
@@ -96,5 +96,5 @@ def test_published_energy_is_its_own_baseline_over_a_factor() -> None:
 
 def test_a_range_agrees_where_it_overlaps() -> None:
     row = Comparison("p", "f", "u", (10, 20), (20.3, 30), "h")
-    assert row.standing is Standing.AGREES
-    assert Comparison("p", "f", "u", (10, 20), (20.5, 30), "h").standing is Standing.DIFFERS
+    assert row.standing is Agreement.AGREES
+    assert Comparison("p", "f", "u", (10, 20), (20.5, 30), "h").standing is Agreement.DIFFERS

@@ -10,13 +10,13 @@ import pytest
 from hawk_api.v1alpha1.enums import QueueOrder
 from hawk_planner.simulate import cache
 from hawk_planner.simulate.cache import Store
-from hawk_planner.simulate.course import Course, Load
-from hawk_planner.simulate.engine import Settings
+from hawk_planner.simulate.course import BinnedLoad, Course
+from hawk_planner.simulate.engine import ClusterSettings
 from hawk_planner.simulate.generate import CHAT, RAG, Stream, steady
 from hawk_planner.simulate.plot import costs, over_time
 from hawk_planner.simulate.policies import Hawk, fixed
 from hawk_planner.simulate.run import Arena
-from hawk_planner.simulate.traces import Request, Trace
+from hawk_planner.simulate.traces import Trace, TraceRequest
 from tests.bench.policies import page
 from tests.bench.policies.measure import measure
 from tests.bench.policies.results import LENDS, Result, Row, load, save
@@ -70,7 +70,7 @@ def test_code_is_told_apart_by_what_it_says(tmp_path, monkeypatch):
 
 def arena(store=None, tell=None, **more) -> Arena:
     trace = Stream(steady(RAG, 3.0), 7).trace("t", 120.0)
-    chosen = Settings(initial={"prefill": 1, "decode": 2}, **more)
+    chosen = ClusterSettings(initial={"prefill": 1, "decode": 2}, **more)
     return Arena(trace, pool(), chosen, 30.0, store, tell)
 
 
@@ -119,7 +119,7 @@ def result(**more) -> Result:
         seconds=3600.0,
         scored_s=3000.0,
         attainable=1.0,
-        load=Load(60.0, (1.0, 2.0), (10.0, 20.0), (3.0, 4.0)),
+        load=BinnedLoad(60.0, (1.0, 2.0), (10.0, 20.0), (3.0, 4.0)),
         rows=rows,
         courses=(Course("hawk", ((600.0, 1, 2), (900.0, 2, 2), (3585.0, 2, 2))),),
         curves={"hawk": ((3.0, 0.995),), "oracle": ((2.0, 0.99), (1.0, 0.8), (2.5, 0.9949))},
@@ -173,9 +173,9 @@ def test_a_picture_is_the_same_every_time():
 
 
 def test_a_load_is_the_mean_of_each_minute():
-    trace = Trace("t", (Request(0.0, 100, 10), Request(59.0, 200, 20), Request(61.0, 600, 60)))
+    trace = Trace("t", (TraceRequest(0.0, 100, 10), TraceRequest(59.0, 200, 20), TraceRequest(61.0, 600, 60)))
 
-    assert Load.of(trace) == Load(60.0, (0.0333, 0.0167), (5.0, 10.0), (0.5, 1.0))
+    assert BinnedLoad.of(trace) == BinnedLoad(60.0, (0.0333, 0.0167), (5.0, 10.0), (0.5, 1.0))
 
 
 @pytest.mark.slow

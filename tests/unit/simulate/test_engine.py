@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hawk_api.v1alpha1.enums import QueueOrder, Role
-from hawk_planner.simulate.engine import Settings, Simulation
+from hawk_planner.simulate.engine import ClusterSettings, Simulation
 from hawk_planner.simulate.generate import AGENT, CHAT, Stream, burst, steady
 from hawk_planner.simulate.policies import Hawk, Schedule, fixed
 from hawk_planner.simulate.score import direction_changes, score
-from hawk_planner.simulate.traces import Request, Trace
+from hawk_planner.simulate.traces import Trace, TraceRequest
 from hawk_planner.simulate.workers import DecodeWorker, Job, StepCost
 from tests.unit.sizing.pools import MODEL, NPU, group, pool
 
@@ -25,7 +25,7 @@ def run(requests, replicas, policy=None, **more):
     trace = Trace("t", tuple(requests))
     chosen = policy or fixed(replicas, "fixed")
     simulation = Simulation(
-        trace, pool(), chosen, Settings(initial=replicas, link_bytes_per_second=FAST_LINK, **more)
+        trace, pool(), chosen, ClusterSettings(initial=replicas, link_bytes_per_second=FAST_LINK, **more)
     )
     return trace, simulation.run()
 
@@ -35,7 +35,7 @@ def test_one_prefill_worker_is_a_first_come_first_served_queue():
     now, requests = 0.0, []
     for _ in range(300):
         now += chance.expovariate(8.0)
-        requests.append(Request(now, chance.randrange(100, 6000), 1))
+        requests.append(TraceRequest(now, chance.randrange(100, 6000), 1))
     trace, outcome = run(requests, {"prefill": 1, "decode": 1})
 
     free = 0.0
@@ -61,7 +61,7 @@ def test_decoding_between_changes_equals_decoding_token_by_token(found):
         if coming <= worker.next_end():
             index, (now, prompt, output) = waiting.pop(0)
             worker.advance(now)
-            worker.join(Job(Request(now, prompt, output)), index)
+            worker.join(Job(TraceRequest(now, prompt, output)), index)
         else:
             now = worker.next_end()
             before = {order for _, order, _ in worker.ends}
@@ -92,7 +92,7 @@ def test_decoding_between_changes_equals_decoding_token_by_token(found):
 
 def test_kv_memory_admits_no_more_than_fits():
     worker = DecodeWorker(1, "decode", StepCost.of(group("decode", Role.DECODE), MODEL), 0.0)
-    job = Job(Request(0.0, 60_000, 100))
+    job = Job(TraceRequest(0.0, 60_000, 100))
     admitted = 0
     while worker.fits(job):
         worker.join(job, admitted)
@@ -128,7 +128,7 @@ def test_every_request_ends_whatever_is_scaled_and_lost(seed, prefill, decode, f
 def test_a_run_is_the_same_every_time():
     trace = Stream(steady(AGENT, 10.0), 3).trace("t", 200.0)
     first, second = (
-        Simulation(trace, pool(), Hawk(pool()), Settings(initial={"prefill": 1, "decode": 2})).run()
+        Simulation(trace, pool(), Hawk(pool()), ClusterSettings(initial={"prefill": 1, "decode": 2})).run()
         for _ in range(2)
     )
 
@@ -136,7 +136,7 @@ def test_a_run_is_the_same_every_time():
 
 
 def test_a_worker_is_paid_from_being_asked_for_and_works_after_its_start_up():
-    requests = [Request(float(i), 2000, 2) for i in range(120)]
+    requests = [TraceRequest(float(i), 2000, 2) for i in range(120)]
     steps = Schedule([(0.0, {"prefill": 1, "decode": 1}), (30.0, {"prefill": 2, "decode": 1})])
     _, outcome = run(requests, {"prefill": 1, "decode": 1}, steps, startup_s=60.0)
 
@@ -148,7 +148,7 @@ def test_a_worker_is_paid_from_being_asked_for_and_works_after_its_start_up():
 
 
 def test_the_score_of_a_static_pool_is_its_hours():
-    trace, outcome = run([Request(float(i), 500, 5) for i in range(100)], {"prefill": 2, "decode": 3})
+    trace, outcome = run([TraceRequest(float(i), 500, 5) for i in range(100)], {"prefill": 2, "decode": 3})
 
     found = score(trace, pool(), outcome, "fixed", (10.0, 70.0))
 
@@ -159,7 +159,7 @@ def test_the_score_of_a_static_pool_is_its_hours():
 
 
 def test_requests_that_were_late_do_not_count_as_met():
-    burst = [Request(1.0, 12_000, 2) for _ in range(20)]
+    burst = [TraceRequest(1.0, 12_000, 2) for _ in range(20)]
     trace, outcome = run(burst, {"prefill": 1, "decode": 2})
 
     found = score(trace, pool(), outcome, "fixed", (0.0, 10.0))
@@ -183,14 +183,14 @@ def both_pool(**more):
 
 def served(problem, requests, replicas, order=QueueOrder.ARRIVAL):
     trace = Trace("t", tuple(requests))
-    chosen = Settings(initial=replicas, link_bytes_per_second=FAST_LINK, order=order)
+    chosen = ClusterSettings(initial=replicas, link_bytes_per_second=FAST_LINK, order=order)
     outcome = Simulation(trace, problem, fixed(replicas, "fixed"), chosen).run()
     return outcome, score(trace, problem, outcome, "fixed", (0.0, 1e9))
 
 
 def test_decode_workers_lend_themselves_for_prompts_that_would_be_late():
     """40 prompts at once are more than one GPU does in time; NPUs are slower and in time for some."""
-    at_once = [Request(1.0, 2000, 20) for _ in range(40)]
+    at_once = [TraceRequest(1.0, 2000, 20) for _ in range(40)]
     alone, apart = served(pool(), at_once, {"prefill": 1, "decode": 4}, QueueOrder.SLACK)
     lent, together = served(both_pool(), at_once, {"prefill": 1, "both": 4}, QueueOrder.SLACK)
 
@@ -200,7 +200,7 @@ def test_decode_workers_lend_themselves_for_prompts_that_would_be_late():
 
 
 def test_lenders_take_nothing_that_dedicated_workers_have_in_time():
-    spaced = [Request(float(i), 2000, 20) for i in range(30)]
+    spaced = [TraceRequest(float(i), 2000, 20) for i in range(30)]
     outcome, _ = served(both_pool(), spaced, {"prefill": 1, "both": 2})
 
     alone = pool().groups[0].worker.prefill_seconds(MODEL, 2000)
@@ -209,7 +209,7 @@ def test_lenders_take_nothing_that_dedicated_workers_have_in_time():
 
 def test_colocated_workers_do_everything():
     problem = pool(groups=(group("all", Role.BOTH),))
-    requests = [Request(0.3 * i, 2000, 50) for i in range(60)]
+    requests = [TraceRequest(0.3 * i, 2000, 50) for i in range(60)]
     outcome, found = served(problem, requests, {"all": 1})
 
     assert found.slo_attainment == 1.0
@@ -219,8 +219,8 @@ def test_colocated_workers_do_everything():
 def test_a_prompt_beside_a_batch_leaves_its_steps_at_the_objective():
     problem = pool(groups=(group("all", Role.BOTH, worker=NPU),))
     worker = DecodeWorker(1, "all", StepCost.of(problem.groups[0], MODEL), 0.0, chunk_s=0.02)
-    worker.join(Job(Request(0.0, 1000, 101)), 1)
-    worker.prefill(Job(Request(0.0, 4000, 5)), 0.5)
+    worker.join(Job(TraceRequest(0.0, 1000, 101)), 1)
+    worker.prefill(Job(TraceRequest(0.0, 4000, 5)), 0.5)
 
     assert worker.busy_until > 0.5
     assert worker.next_end() == pytest.approx(100 * 0.02)
@@ -233,7 +233,7 @@ def test_a_prompt_beside_a_batch_leaves_its_steps_at_the_objective():
 @given(st.lists(st.tuples(st.floats(0, 4), st.integers(100, 12_000)), min_size=1, max_size=40))
 def test_order_by_slack_makes_nobody_late_without_need(found):
     """Where nobody is late in order of arrival, nobody is in order of slack."""
-    requests = [Request(when, prompt, 1) for when, prompt in sorted(found)]
+    requests = [TraceRequest(when, prompt, 1) for when, prompt in sorted(found)]
     _, arrival = served(pool(), requests, {"prefill": 2, "decode": 1})
     _, slack = served(pool(), requests, {"prefill": 2, "decode": 1}, QueueOrder.SLACK)
 
@@ -242,7 +242,9 @@ def test_order_by_slack_makes_nobody_late_without_need(found):
 
 
 def test_order_by_slack_gives_up_only_what_is_lost():
-    late_first = [Request(0.0, 12_000, 1) for _ in range(10)] + [Request(2.0, 1000, 1) for _ in range(10)]
+    late_first = [TraceRequest(0.0, 12_000, 1) for _ in range(10)] + [
+        TraceRequest(2.0, 1000, 1) for _ in range(10)
+    ]
     _, first = served(pool(), late_first, {"prefill": 1, "decode": 1})
     _, slack = served(pool(), late_first, {"prefill": 1, "decode": 1}, QueueOrder.SLACK)
 
@@ -254,7 +256,7 @@ def test_traffic_with_empty_minutes_and_bursts_keeps_the_pool_within_bounds_and_
     trace = Stream(burst(CHAT, 0.0, 8.0, 400.0, 60.0), 11).trace("bursts", 1600.0)
     problem = pool(groups=(group("prefill", Role.PREFILL, 2), group("decode", Role.DECODE, 1)))
     policy = Hawk(problem)
-    outcome = Simulation(trace, problem, policy, Settings(initial={"prefill": 2, "decode": 1})).run()
+    outcome = Simulation(trace, problem, policy, ClusterSettings(initial={"prefill": 2, "decode": 1})).run()
 
     wanted = [counts for _, counts, _ in outcome.timeline]
     assert all(2 <= counts["prefill"] <= 16 and 1 <= counts["decode"] <= 16 for counts in wanted)

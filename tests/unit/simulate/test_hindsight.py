@@ -9,7 +9,7 @@ import pytest
 
 from hawk_api.v1alpha1.enums import QueueOrder
 from hawk_planner.simulate.baselines import dynamo
-from hawk_planner.simulate.engine import Settings
+from hawk_planner.simulate.engine import ClusterSettings
 from hawk_planner.simulate.generate import CHAT, Stream, burst
 from hawk_planner.simulate.hindsight import GOOD, oracle_curve, static_best
 from hawk_planner.simulate.policies import Hawk, Schedule
@@ -24,7 +24,9 @@ def arena() -> Arena:
     """Two bursts, each of half a minute."""
     trace = Stream(burst(CHAT, 3.0, 70.0, 240.0, 30.0), 5).trace("bursts", 300.0)
     problem = pool(queue_order=QueueOrder.SLACK)
-    return Arena(trace, problem, Settings(order=QueueOrder.SLACK, initial={"prefill": 1, "decode": 2}), 0.0)
+    return Arena(
+        trace, problem, ClusterSettings(order=QueueOrder.SLACK, initial={"prefill": 1, "decode": 2}), 0.0
+    )
 
 
 @pytest.fixture(scope="module")

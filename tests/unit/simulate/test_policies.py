@@ -13,10 +13,10 @@ from hawk_api.v1alpha1.enums import Role
 from hawk_cli.app import build
 from hawk_cli.commands.simulate import BOUNDS
 from hawk_planner.simulate.baselines import dynamo
-from hawk_planner.simulate.engine import Settings
+from hawk_planner.simulate.engine import ClusterSettings
 from hawk_planner.simulate.generate import RAG, Stream, steady
 from hawk_planner.simulate.meter import Gauges
-from hawk_planner.simulate.policies import Memory, RoleLook, aibrix, hpa, keda, llm_d
+from hawk_planner.simulate.policies import RoleLook, RuleState, aibrix, hpa, keda, llm_d
 from hawk_planner.simulate.run import Arena, UnknownPolicyError, check, compare
 from tests.unit.sizing.pools import pool
 
@@ -29,39 +29,39 @@ def look(present: int, use: float, now: float = 0.0, ready: int | None = None, *
 
 
 def test_hpa_is_proportional_within_its_tolerance_and_its_rates():
-    assert hpa(look(4, 1.08), Memory()) == 4
-    assert hpa(look(4, 1.5), Memory()) == 6
-    assert hpa(look(2, 9.0), Memory()) == 6
-    assert hpa(look(20, 9.0), Memory()) == 40
+    assert hpa(look(4, 1.08), RuleState()) == 4
+    assert hpa(look(4, 1.5), RuleState()) == 6
+    assert hpa(look(2, 9.0), RuleState()) == 6
+    assert hpa(look(20, 9.0), RuleState()) == 40
 
 
 def test_hpa_shrinks_to_the_highest_of_five_minutes_only():
-    memory = Memory()
+    memory = RuleState()
     assert hpa(look(4, 1.0, 0.0), memory) == 4
     assert hpa(look(4, 0.25, 290.0), memory) == 4
     assert hpa(look(4, 0.25, 301.0), memory) == 1
 
 
 def test_hpa_counts_pods_that_are_not_ready_as_idle():
-    assert hpa(look(4, 1.5, ready=2), Memory()) == 4
+    assert hpa(look(4, 1.5, ready=2), RuleState()) == 4
 
 
 def test_keda_looks_every_half_minute():
-    memory = Memory()
+    memory = RuleState()
     assert keda(look(2, 2.0, 0.0), memory) == 4
     assert keda(look(2, 2.0, 15.0), memory) == 2
     assert keda(look(2, 2.0, 30.0), memory) == 4
 
 
 def test_llm_d_moves_one_at_a_time_by_saturation():
-    assert llm_d(look(3, 0.5, kv_usage=0.75), Memory()) == 4
-    assert llm_d(look(3, 0.5, decode_waiting=9), Memory()) == 4
-    assert llm_d(look(3, 0.2, kv_usage=0.1), Memory()) == 2
-    assert llm_d(look(3, 0.2, ready=2, kv_usage=0.79), Memory()) == 3
+    assert llm_d(look(3, 0.5, kv_usage=0.75), RuleState()) == 4
+    assert llm_d(look(3, 0.5, decode_waiting=9), RuleState()) == 4
+    assert llm_d(look(3, 0.2, kv_usage=0.1), RuleState()) == 2
+    assert llm_d(look(3, 0.2, ready=2, kv_usage=0.79), RuleState()) == 3
 
 
 def test_aibrix_averages_three_minutes_and_cools_down():
-    memory = Memory()
+    memory = RuleState()
     assert aibrix(look(4, 3.0, 0.0), memory) == 8
     assert aibrix(look(8, 0.0, 200.0), memory) == 4
     assert aibrix(look(4, 0.0, 260.0), memory) == 4
@@ -78,7 +78,9 @@ def test_steady_traffic_is_met_without_a_turn_and_near_the_clairvoyant():
     trace = Stream(steady(RAG, 3.0), 7).trace("steady", 800.0)
     problem = pool(itl=None)
 
-    ours, best, known = compare(Arena.of(trace, problem, Settings()), ["hawk", "static-best", "oracle"])
+    ours, best, known = compare(
+        Arena.of(trace, problem, ClusterSettings()), ["hawk", "static-best", "oracle"]
+    )
 
     assert ours.direction_changes == 0
     assert ours.of_attainable > 0.95
@@ -91,11 +93,11 @@ def test_dynamos_own_planner_follows_the_load():
     """Its own code, in an environment that is made at the first use."""
     trace = Stream(steady(RAG, 4.0), 7).trace("steady", 400.0)
     problem = pool()
-    arena = Arena(trace, problem, Settings(initial={"prefill": 1, "decode": 8}), 100.0)
+    arena = Arena(trace, problem, ClusterSettings(initial={"prefill": 1, "decode": 8}), 100.0)
     host = dynamo.Host()
     try:
         first, second = (
-            arena.judge(dynamo.Dynamo(problem, host, dynamo.Settings(interval=60, ttft_ms=1200.0)))
+            arena.judge(dynamo.Dynamo(problem, host, dynamo.DynamoSettings(interval=60, ttft_ms=1200.0)))
             for _ in range(2)
         )
     finally:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from hawk_api.v1alpha1.enums import QueueOrder, Role
-from hawk_planner.simulate.engine import Settings, Simulation
+from hawk_planner.simulate.engine import ClusterSettings, Simulation
 from hawk_planner.simulate.generate import AGENT, CHAT, RAG, Stream, burst, shift
 from hawk_planner.simulate.policies import Hawk
 from tests.unit.sizing.pools import NPU, group, pool
@@ -45,7 +45,7 @@ LENT = pool(
 )
 def test_a_replay_takes_the_course_that_it_took(flows, seed, problem, initial, expected):
     trace = Stream(flows, seed).trace("replay", 1200.0)
-    chosen = Settings(initial=initial, order=problem.queue_order)
+    chosen = ClusterSettings(initial=initial, order=problem.queue_order)
     outcome = Simulation(trace, problem, Hawk(problem), chosen).run()
 
     course: list[tuple[float, ...]] = []

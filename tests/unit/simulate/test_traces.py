@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hawk_planner.simulate.generate import AGENT, RAG, SCENARIOS, Stream, scenario, shift, steady
-from hawk_planner.simulate.traces import Request, TraceError, load
+from hawk_planner.simulate.traces import TraceError, TraceRequest, load
 
 AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:17:03.9799600,4808,10
@@ -37,12 +37,12 @@ def test_azure_has_seven_decimals(tmp_path):
 
 
 def test_mooncake_is_in_milliseconds_and_is_sorted(tmp_path):
-    assert read(tmp_path, MOONCAKE) == (Request(0.0, 7322, 490), Request(3.0, 6758, 500))
+    assert read(tmp_path, MOONCAKE) == (TraceRequest(0.0, 7322, 490), TraceRequest(3.0, 6758, 500))
 
 
 def test_burstgpt_with_and_without_sessions_and_failures_without_output(tmp_path):
-    assert read(tmp_path, BURST) == (Request(0.0, 472, 18), Request(40.5, 1087, 0))
-    assert read(tmp_path, SESSIONS) == (Request(0.0, 472, 18),)
+    assert read(tmp_path, BURST) == (TraceRequest(0.0, 472, 18), TraceRequest(40.5, 1087, 0))
+    assert read(tmp_path, SESSIONS) == (TraceRequest(0.0, 472, 18),)
 
 
 @pytest.mark.parametrize("newline", ["\r\n", "\n"])

@@ -7,7 +7,7 @@ import random
 
 from hawk_api.models import preset
 from hawk_api.v1alpha1.enums import Role
-from hawk_planner.sizing import Group, GroupObservation, ModelWork, Objective, Problem, Worker
+from hawk_planner.sizing import GroupObservation, ModelWork, Problem, SizedGroup, SizingObjective, Worker
 from hawk_planner.traffic import SideTraffic, Window, distribution, signals
 
 MODEL = ModelWork.of(preset("mistral-7b-instruct-v0.2"), "float16")
@@ -15,17 +15,17 @@ GPU = Worker(flops=989e12, bandwidth=3.35e12, memory=80e9)
 NPU = Worker(flops=180e12, bandwidth=1.8e12, memory=128e9)
 
 
-def group(name: str, role: Role, least: int = 1, most: int = 16, **more) -> Group:
+def group(name: str, role: Role, least: int = 1, most: int = 16, **more) -> SizedGroup:
     """A group of GPUs where it prefills, of NPUs where it decodes."""
     worker = more.pop("worker", NPU if role is Role.DECODE else GPU)
     price = more.pop("usd_per_hour", 0.8 if role is Role.DECODE else 3.0)
-    return Group(name, role, least, most, worker, usd_per_hour=price, **more)
+    return SizedGroup(name, role, least, most, worker, usd_per_hour=price, **more)
 
 
 def pool(**more) -> Problem:
     """One group a role, TTFT P95 of 1.2 s, ITL P99 of 25 ms."""
     groups = more.pop("groups", (group("prefill", Role.PREFILL), group("decode", Role.DECODE)))
-    more = {"ttft": Objective(0.95, 1.2), "itl": Objective(0.99, 0.025), **more}
+    more = {"ttft": SizingObjective(0.95, 1.2), "itl": SizingObjective(0.99, 0.025), **more}
     return Problem(MODEL, groups, **more)
 
 

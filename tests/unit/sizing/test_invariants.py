@@ -22,7 +22,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hawk_api.v1alpha1.enums import Fallback, Role
-from hawk_planner.sizing import GroupObservation, History, ModelWork, Objective, Problem, plan
+from hawk_planner.sizing import GroupObservation, History, ModelWork, Problem, SizingObjective, plan
 from hawk_planner.sizing.allocate import within_ratio
 from hawk_planner.sizing.roofline import Parts, Worker
 from hawk_planner.traffic import Window, signals
@@ -66,8 +66,8 @@ def problems(draw):
         ratio_min=low,
         ratio_max=high,
         forced_ratio=draw(st.sampled_from([None, None, Fraction(2, 3)])),
-        ttft=draw(st.sampled_from([None, Objective(0.95, 0.25), Objective(0.5, 3.0)])),
-        itl=draw(st.sampled_from([None, Objective(0.99, 0.025), Objective(0.9, 0.001)])),
+        ttft=draw(st.sampled_from([None, SizingObjective(0.95, 0.25), SizingObjective(0.5, 3.0)])),
+        itl=draw(st.sampled_from([None, SizingObjective(0.99, 0.025), SizingObjective(0.9, 0.001)])),
         fallback=draw(st.sampled_from(list(Fallback))),
         link_bytes_per_second=draw(st.sampled_from([None, 25e9])),
     )

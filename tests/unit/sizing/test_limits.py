@@ -16,7 +16,7 @@ from hawk_api.v1alpha1.scaling import DEFAULT_RATIO_CHAT, DEFAULT_RATIO_LONG_PRO
 from hawk_planner.sizing import History
 from hawk_planner.sizing.allocate import Side, fill_decode, fit, size, totals, within_ratio
 from hawk_planner.sizing.decision import Decision
-from hawk_planner.sizing.history import Entry
+from hawk_planner.sizing.history import SizingRecord
 from hawk_planner.sizing.startup import at_ratio, thumb
 from tests.unit.sizing.pools import group, pool, window
 
@@ -146,7 +146,7 @@ ENTRIES = st.lists(st.tuples(st.floats(0, 100), st.integers(0, 9), st.none() | s
 @given(ENTRIES, st.floats(0, 100), st.integers(0, 9))
 def test_a_history_knows_the_extremes_of_a_window(entries, since, present):
     history = History(
-        tuple(Entry(t, {"g": n}, standby=None if s is None else {"g": s}) for t, n, s in entries)
+        tuple(SizingRecord(t, {"g": n}, standby=None if s is None else {"g": s}) for t, n, s in entries)
     )
     recent = [(n, s) for t, n, s in entries if t >= since]
 
@@ -172,7 +172,7 @@ def test_a_history_keeps_what_was_wanted_as_long_as_it_is_used():
         decision(100.0, wanted={"g": 2}, rate=1.5, standby={"g": 1}, corrections={"wait": 2.0})
     )
     assert (history.target, history.seen_traffic, history.corrections) == ({"g": 3}, True, {"wait": 2.0})
-    assert history.entries[-1] == Entry(100.0, {"g": 2}, 1.5, {"g": 1})
+    assert history.entries[-1] == SizingRecord(100.0, {"g": 2}, 1.5, {"g": 1})
     later = history.add(decision(110.0), keep=10.0)
     assert [entry.time for entry in later.entries] == [100.0]
     assert later.seen_traffic
@@ -190,7 +190,7 @@ def test_a_restart_begins_with_the_newest_decision():
     ).record()
     history = History.restore([new, old], {"g": 4}, 100.0)
 
-    assert history.entries == (Entry(100.0, {"g": 4}),)
+    assert history.entries == (SizingRecord(100.0, {"g": 4}),)
     assert (history.target, history.seen_traffic, dict(history.corrections)) == (
         {"g": 5},
         True,

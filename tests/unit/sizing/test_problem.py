@@ -11,7 +11,7 @@ from hawk_api.models import preset
 from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPool
 from hawk_api.v1alpha1.enums import Fallback, QueueOrder, Role, ScalingMode
 from hawk_planner import sizing
-from hawk_planner.sizing import Group, ModelWork, Objective, Problem, Worker
+from hawk_planner.sizing import ModelWork, Problem, SizedGroup, SizingObjective, Worker
 from tests.unit.sizing.pools import GPU
 
 CONTAINERS = {"spec": {"containers": [{"name": "engine", "image": "example/engine:1"}]}}
@@ -77,7 +77,7 @@ def test_a_spec_that_says_everything_is_read_whole():
     )
     found = Problem.of(pool, CLASSES, GEOMETRY, 5e9)
 
-    assert (found.ttft, found.itl) == (Objective(0.95, 2.0, 3.0), Objective(0.99, 0.03, 0.0))
+    assert (found.ttft, found.itl) == (SizingObjective(0.95, 2.0, 3.0), SizingObjective(0.99, 0.03, 0.0))
     assert (found.budget_devices, found.budget_usd_per_hour) == (12, 40.0)
     assert (found.ratio_min, found.ratio_max) == (Fraction(1, 3), Fraction(2))
     assert (found.startup_ratio, found.forced_ratio) == (Fraction(1, 2), Fraction(3, 4))
@@ -124,8 +124,8 @@ def test_a_forced_ratio_that_can_not_be_read_forces_nothing(text):
 
 def test_replicas_have_devices_and_a_price_where_all_that_count_have_one():
     groups = (
-        Group("p", Role.PREFILL, 0, 9, GPU, devices=2, usd_per_hour=3.0),
-        Group("d", Role.DECODE, 0, 9, GPU, devices=4),
+        SizedGroup("p", Role.PREFILL, 0, 9, GPU, devices=2, usd_per_hour=3.0),
+        SizedGroup("d", Role.DECODE, 0, 9, GPU, devices=4),
     )
     problem = Problem(None, groups)
 
@@ -134,7 +134,7 @@ def test_replicas_have_devices_and_a_price_where_all_that_count_have_one():
     assert problem.usd_per_hour({"p": 3, "d": 1}) is None
     assert [problem.price(group) for group in groups] == [2.0, 4.0]
     assert [group.name for group in problem.side(Role.DECODE)] == ["d"]
-    bought = Group("b", Role.BOTH, 0, 9, GPU, usd=26_280.0)
+    bought = SizedGroup("b", Role.BOTH, 0, 9, GPU, usd=26_280.0)
     assert bought.cost_per_hour == pytest.approx(1.0)
     assert Problem(None, (groups[0], bought)).price(groups[0]) == 3.0
 

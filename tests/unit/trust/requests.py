@@ -21,7 +21,7 @@ from hawk_api.certificates import (
     server_name,
     uri,
 )
-from hawk_operator.trust.policy import Expected, Request
+from hawk_operator.trust.policy import Expected, SigningRequest
 
 EXPECTED = Expected("system:serviceaccount:hawk-system:hawk-agent")
 NODE, POD_UID = "node-a", "8d8a0a4c-7f7c-4f0b-9f1c-0a4b6d1a2b3c"
@@ -56,9 +56,9 @@ def pem(
     return request.public_bytes(serialization.Encoding.PEM)
 
 
-def request(**changes: Any) -> Request:
+def request(**changes: Any) -> SigningRequest:
     """A request that is granted, with changes."""
-    granted = Request(
+    granted = SigningRequest(
         name="hawk-agent-x",
         signer=SIGNER,
         username=EXPECTED.username,

@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 
 from hawk_agent import identity
-from hawk_agent.identity.cluster import Answer, Bound
+from hawk_agent.identity.cluster import SigningReply, Bound
 from hawk_agent.identity.keeper import make_request
 from hawk_agent.identity.material import renewal, write, write_authority
 from hawk_api.certificates import NODE_NAME_EXTRA, POD_UID_EXTRA, USAGES
@@ -54,15 +54,15 @@ class Signing:
         self.requests.append(request)
         return f"request-{len(self.requests)}"
 
-    async def answer(self, name: str) -> Answer:
+    async def answer(self, name: str) -> SigningReply:
         if self.silent:
-            return Answer()
+            return SigningReply()
         extra = {NODE_NAME_EXTRA: (self.bound.node,), POD_UID_EXTRA: (self.bound.pod_uid,)}
         asked = make.request(extra=extra, pem=self.requests[int(name.split("-")[1]) - 1], usages=USAGES)
         verdict = approve(asked, make.EXPECTED)
         if isinstance(verdict, Denied):
-            return Answer(refusal=f"{verdict.reason}: {verdict.message}")
-        return Answer(certificate=self.issue(verdict))
+            return SigningReply(refusal=f"{verdict.reason}: {verdict.message}")
+        return SigningReply(certificate=self.issue(verdict))
 
     def issue(self, verdict: Approved) -> bytes:
         return issue(self.authority, verdict, utc(self.now), LIVES)
@@ -163,8 +163,8 @@ async def test_a_refusal_ends_the_wait_with_the_operators_words(files):
     assert not files.certificate.exists()
 
 
-async def refuse(name: str) -> Answer:
-    return Answer(refusal="NotAnAgent: requester: …")
+async def refuse(name: str) -> SigningReply:
+    return SigningReply(refusal="NotAnAgent: requester: …")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_api.certificates import NODE_NAME_EXTRA, POD_UID_EXTRA, server_name, uri
-from hawk_operator.trust.policy import Approved, Denied, Request, approve
+from hawk_operator.trust.policy import Approved, Denied, SigningRequest, approve
 
 from . import requests as make
 
@@ -143,6 +143,6 @@ def test_any_bytes_as_a_request_are_denied_and_raise_nothing(raw):
     )
 )
 def test_any_object_is_read_and_denied(spec):
-    asked = Request.of({"metadata": {"name": "x"}, "spec": spec})
+    asked = SigningRequest.of({"metadata": {"name": "x"}, "spec": spec})
 
     assert isinstance(approve(asked, make.EXPECTED), Denied)

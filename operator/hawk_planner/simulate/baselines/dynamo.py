@@ -68,7 +68,7 @@ def environment() -> Path:
 
 
 @dataclass(frozen=True)
-class Settings:
+class DynamoSettings:
     """What a sweep may turn: seconds between adjustments, load mode, minima, and the TTFT aimed at (ms)."""
 
     interval: int = 60
@@ -137,7 +137,7 @@ class Dynamo:
 
     name = "dynamo"
 
-    def __init__(self, problem: Problem, host: Host, settings: Settings) -> None:
+    def __init__(self, problem: Problem, host: Host, settings: DynamoSettings) -> None:
         self.host = host
         self.problem = problem
         self.settings = settings
@@ -185,7 +185,7 @@ class Dynamo:
         }
 
 
-def _start(problem: Problem, settings: Settings) -> dict[str, Any]:
+def _start(problem: Problem, settings: DynamoSettings) -> dict[str, Any]:
     model = problem.model
     assert model is not None
     prefill, decode = problem.side(Role.PREFILL)[0], decode_side(problem)[0]

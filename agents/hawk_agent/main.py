@@ -74,11 +74,11 @@ class _Kube:
 
     def client(self) -> AsyncClient:
         """Another one, closed with the stack. Raises ConfigError."""
-        from hawk_kube.client import connect  # noqa: PLC0415 -- in a cluster only
+        from hawk_kube.client import connect_client  # noqa: PLC0415 -- in a cluster only
         from hawk_kube.threads import AsyncClient  # noqa: PLC0415
 
         if self._shared is None:
-            self._shared = connect("hawk-agent")
+            self._shared = connect_client("hawk-agent")
         made = AsyncClient(self._shared)
         self._stack.push_async_callback(made.close)
         return made
@@ -92,8 +92,8 @@ async def _enrol(kube: _Kube, settings: AgentSettings) -> Work:
 
     assert settings.tls is not None  # by the settings' own check
     cluster = identity.Cluster(kube.client(), settings.system_namespace)
-    await identity.ensure(cluster, settings.node, settings.tls, time.time)
-    return partial(identity.keep, cluster, settings.node, settings.tls, time.time)
+    await identity.ensure_identity(cluster, settings.node, settings.tls, time.time)
+    return partial(identity.keep_identity, cluster, settings.node, settings.tls, time.time)
 
 
 def _raise_descriptor_limit() -> None:

@@ -26,7 +26,7 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return format(self.host, self.port)
+        return format_address(self.host, self.port)
 
     @property
     def is_ipv6(self) -> bool:
@@ -34,7 +34,7 @@ class Address(NamedTuple):
         return ":" in self.host
 
 
-def parse(text: str, default_port: int | None = None) -> Address:
+def parse_address(text: str, default_port: int | None = None) -> Address:
     """Host and port of `text`. ValueError when either is wrong, or a port is missing and has no default."""
     if not text or len(text) > MAX_LENGTH:
         raise ValueError(f"{text!r} is not an address; {_help()}")
@@ -55,7 +55,7 @@ def parse(text: str, default_port: int | None = None) -> Address:
     return Address(host, _port(text, port if colon else None, default_port))
 
 
-def format(host: str, port: int) -> str:  # noqa: A001 -- read as addresses.format
+def format_address(host: str, port: int) -> str:
     """host:port, bracketed where the host is an IPv6 address, ready for a URL's authority."""
     if not 0 <= port <= 65535:
         raise ValueError(f"port {port} is outside 0 to 65535")

@@ -94,7 +94,7 @@ def set_condition(conditions: Iterable[Condition], new: Condition, now: datetime
     return (*old, made)
 
 
-def make(
+def make_condition(
     kind: str,
     status: Status | bool | None,
     reason: str,

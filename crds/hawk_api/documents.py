@@ -28,9 +28,9 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-def load(text: str) -> list[Any]:
+def load_documents(text: str) -> list[Any]:
     """Every document of `text`. Raises `yaml.YAMLError`, or `ValueError` such as `DuplicateKeyError`."""
     return list(yaml.load_all(text, _Loader))
 
 
-__all__ = ["DuplicateKeyError", "load"]
+__all__ = ["DuplicateKeyError", "load_documents"]

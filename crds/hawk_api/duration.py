@@ -29,7 +29,7 @@ MAX_SECONDS: Final = 366 * 24 * 3600.0
 _HELP: Final = 'write a number with a unit, such as "250ms", "15s" or "5m"'
 
 
-def parse(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Seconds. ValueError when `text` isn't a duration or is longer than a year."""
     if not isinstance(text, str):
         raise ValueError(f"{text!r} is not a duration; {_HELP}, in quotes")  # noqa: TRY004 -- pydantic wants ValueError
@@ -50,7 +50,7 @@ def parse(text: str) -> float:
     return seconds
 
 
-def format(seconds: float) -> str:  # noqa: A001 -- read as duration.format
+def format_duration(seconds: float) -> str:
     """An exact spelling to the nanosecond: 0.25 is 250ms, 90 is 90s, 300 is 5m, 1.5 is 1.5s."""
     nanoseconds = round(seconds * 1e9)
     if nanoseconds < 0 or seconds > MAX_SECONDS:
@@ -70,16 +70,16 @@ def format(seconds: float) -> str:  # noqa: A001 -- read as duration.format
 def _validate(value: object, info: ValidationInfo) -> float:
     wire = isinstance(info.context, dict) and info.context.get("wire", False)
     if isinstance(value, int | float) and not isinstance(value, bool) and not wire:
-        return parse(format(value))
+        return parse_duration(format_duration(value))
     if isinstance(value, str):
-        return parse(value)
+        return parse_duration(value)
     raise ValueError(f"{value!r} is not a duration; {_HELP}, in quotes")
 
 
 Duration = Annotated[
     float,
     BeforeValidator(_validate),
-    PlainSerializer(format, return_type=str),
+    PlainSerializer(format_duration, return_type=str),
     WithJsonSchema({"type": "string", "maxLength": MAX_LENGTH, "pattern": PATTERN}),
 ]
 """A non-negative duration: float seconds in Python, a string in the API.

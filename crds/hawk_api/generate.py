@@ -17,8 +17,8 @@ import yaml
 
 from hawk_api import reference
 from hawk_api.base import GROUP, VERSION
-from hawk_api.models.presets import presets
-from hawk_api.schema import Schema, SchemaError, structural, unbounded, walk
+from hawk_api.models.presets import preset_names
+from hawk_api.schema import Schema, SchemaError, structural_schema, unbounded_paths, walk
 from hawk_api.v1alpha1 import KINDS
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def schema(kind: type[Resource]) -> Schema:
     for name, defaults in (("spec", True), ("status", False)):
         if name in fields:
             annotation: Any = fields[name].annotation
-            parts[name] = structural(annotation, defaults=defaults)
+            parts[name] = structural_schema(annotation, defaults=defaults)
     required = [name for name in parts if fields[name].is_required()]
     made: Schema = {
         "type": "object",
@@ -82,11 +82,11 @@ def schema(kind: type[Resource]) -> Schema:
         made["required"] = required
     for path, node in walk(made):
         if path == ".spec.model.preset":
-            node["enum"] = list(presets())
+            node["enum"] = list(preset_names())
     bare = [
         path
         for name, part in parts.items()
-        for path in unbounded({"properties": {name: part}, "type": "object"})
+        for path in unbounded_paths({"properties": {name: part}, "type": "object"})
     ]
     if bare:
         raise SchemaError(f"{kind.__name__}: no upper bound on {', '.join(bare)}")
@@ -110,7 +110,7 @@ def files() -> dict[Path, str]:
         made[CRDS / f"{kind.kind_info.plural}.yaml"] = _HEADER + text
     docs = Path(__file__).parents[2] / "docs"
     if docs.is_dir() and (docs.parent / "pyproject.toml").is_file():
-        made[docs / "api.md"] = reference.render([(kind.kind_info, schema(kind)) for kind in KINDS])
+        made[docs / "api.md"] = reference.render_reference([(kind.kind_info, schema(kind)) for kind in KINDS])
     return made
 
 

@@ -27,7 +27,7 @@ PATTERN: Final = "^[0-9]{1,20}(\\.[0-9]{1,20})?(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?|[
 _HELP: Final = 'write a number with an optional suffix such as "8Gi", "8G", "1500m" or "0.5"'
 
 
-def parse(value: str | int | Decimal) -> Decimal:
+def parse_quantity(value: str | int | Decimal) -> Decimal:
     """The exact value; ValueError says what is wrong. Floats and booleans are refused, never rounded."""
     if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
         raise ValueError(f"{value!r} is not a quantity; {_HELP}")  # noqa: TRY004 -- pydantic wants ValueError
@@ -53,13 +53,13 @@ def _from_text(text: str) -> Decimal:
 
 def parse_devices(value: str | int | Decimal) -> int:
     """A whole number of devices, at least one: half an accelerator can't be asked for."""
-    number = parse(value)
+    number = parse_quantity(value)
     if number < 1 or number != number.to_integral_value():
         raise ValueError(f"{value!r} is not a whole number of devices; give 1, 2, 4, ...")
     return int(number)
 
 
-def format(value: Decimal | int) -> str:  # noqa: A001 -- read as quantity.format
+def format_quantity(value: Decimal | int) -> str:
     """The shortest exact spelling, decimal suffixes before binary ones: 80G, 8Gi, 1500m."""
     number = Decimal(value)
     with localcontext(prec=100):
@@ -84,7 +84,7 @@ def _format_fraction(number: Decimal) -> str:
 
 def _validate(value: object) -> Decimal:
     if isinstance(value, str | int | Decimal) and not isinstance(value, bool):
-        number = parse(value)
+        number = parse_quantity(value)
         if number < 0:
             raise ValueError(f"{value!r} is negative; {_HELP}")
         return number
@@ -94,7 +94,7 @@ def _validate(value: object) -> Decimal:
 Quantity = Annotated[
     Decimal,
     BeforeValidator(_validate),
-    PlainSerializer(format, return_type=str),
+    PlainSerializer(format_quantity, return_type=str),
     WithJsonSchema({"x-kubernetes-int-or-string": True, "maxLength": MAX_LENGTH, "pattern": PATTERN}),
 ]
 """A non-negative quantity: a Decimal in Python, a string or an integer in the API."""

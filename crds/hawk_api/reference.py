@@ -25,7 +25,7 @@ where the object around it is given.
 """
 
 
-def render(kinds: Sequence[tuple[KindInfo, Schema]]) -> str:
+def render_reference(kinds: Sequence[tuple[KindInfo, Schema]]) -> str:
     """The whole page."""
     return "\n".join([_INTRO, *(_kind(info, schema) for info, schema in kinds)])
 

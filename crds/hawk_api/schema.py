@@ -54,7 +54,7 @@ class SchemaError(ValueError):
     """A model that a CustomResourceDefinition can't express; the message names the path."""
 
 
-def structural(model: type[Model], *, defaults: bool = True) -> Schema:
+def structural_schema(model: type[Model], *, defaults: bool = True) -> Schema:
     """The structural schema of `model`; without `defaults` for a status, which nobody fills in."""
     # Only in this mode are defaults in the API's spelling ("15s"); nothing else differs between the two.
     source = model.model_json_schema(by_alias=True, mode="serialization")
@@ -128,7 +128,7 @@ def walk(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
         yield from walk(schema["additionalProperties"], f"{path}.*")
 
 
-def unbounded(schema: Schema) -> list[str]:
+def unbounded_paths(schema: Schema) -> list[str]:
     """Paths of strings, lists, maps and int-or-strings that have no upper bound."""
     return [path for path, node in walk(schema) if not _is_bounded(node)]
 

@@ -56,10 +56,10 @@ class TimeSpan(float):
     @classmethod
     def parse(cls, value: str | float) -> Self:
         """ValueError for a text that is no duration; a bare number is one of a program, in seconds."""
-        return cls(duration.parse(value) if isinstance(value, str) else value)
+        return cls(duration.parse_duration(value) if isinstance(value, str) else value)
 
     def __str__(self) -> str:
-        return duration.format(self)
+        return duration.format_duration(self)
 
 
 NamesOption = Annotated[Names, NoDecode, PlainValidator(Names.parse)]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from hawk_api import names, policy
+from hawk_api import checks, names
 from hawk_api.base import API_VERSION, DNS_LABEL, DNS_SUBDOMAIN, Model
-from hawk_api.policy.violation import error, suggestion
+from hawk_api.checks.violation import error, suggestion
 from hawk_api.v1alpha1 import KINDS, AcceleratorClassSpec, HawkPool
 from hawk_api.v1alpha1.group import NOTATION
 from hawk_api.v1alpha1.scaling import URL
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
     from hawk_api.base import Resource
-    from hawk_api.policy import Violation
+    from hawk_api.checks import Violation
 
 _KINDS: dict[str, type[Resource]] = {kind.kind_info.kind: kind for kind in KINDS}
 
 
-def validate(
+def validate_manifest(
     obj: object,
     classes: Mapping[str, AcceleratorClassSpec] | None = None,
     config_maps: Mapping[tuple[str, str], str] | None = None,
@@ -44,18 +44,18 @@ def validate(
     assert isinstance(obj, dict)
     found = list(_head(obj))
     try:
-        made = parse(obj)
+        made = parse_manifests(obj)
     except ValidationError as problem:
         named = {violation.field for violation in found}
         return (*found, *(one for one in shape_errors(problem, obj) if one.field not in named))
     if isinstance(made, HawkPool):
         reference = made.spec.model.config_map_ref
         text = (config_maps or {}).get((reference.name, reference.key)) if reference else None
-        found += policy.check(made.spec, classes, text)
+        found += checks.check_spec(made.spec, classes, text)
     return tuple(found)
 
 
-def parse(obj: Mapping[str, Any]) -> Resource:
+def parse_manifests(obj: Mapping[str, Any]) -> Resource:
     """The typed object, as strict as the API server. Raises `pydantic.ValidationError`."""
     return _KINDS[str(obj.get("kind"))].model_validate(obj, context={"wire": True})
 
@@ -192,4 +192,4 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-__all__ = ["parse", "path", "shape_errors", "validate"]
+__all__ = ["parse_manifests", "path", "shape_errors", "validate_manifest"]

@@ -22,7 +22,7 @@ Object = dict[str, Any]
 Objects = list[Object]
 
 
-def connect(
+def connect_client(
     manager: str,
     gate: Gate | None = None,
     may_write: Callable[[], bool] = lambda: True,
@@ -34,7 +34,9 @@ def connect(
     `may_write` is asked before each write, so that a leader that lost its Lease stops at once. Raises
     ConfigError.
     """
-    return Client(ApiConnection(endpoint or config.load(), gate or Gate(), manager), manager, may_write)
+    return Client(
+        ApiConnection(endpoint or config.load_config(), gate or Gate(), manager), manager, may_write
+    )
 
 
 class Client:

@@ -52,7 +52,7 @@ class Endpoint:
     namespace: str = "default"
 
 
-def load(environ: Mapping[str, str] = os.environ, service_account: Path | None = None) -> Endpoint:
+def load_config(environ: Mapping[str, str] = os.environ, service_account: Path | None = None) -> Endpoint:
     """The endpoint by the rules above. Raises ConfigError."""
     named = [Path(part) for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     if named:
@@ -72,7 +72,7 @@ def in_cluster(environ: Mapping[str, str], folder: Path) -> Endpoint:
     namespace = folder / "namespace"
     return Endpoint(
         source=source,
-        server=f"https://{addresses.format(host, int(port))}",
+        server=f"https://{addresses.format_address(host, int(port))}",
         credentials=TokenFile(source, folder / "token"),
         authority=_read(folder / "ca.crt", source),
         proxy="",

@@ -45,7 +45,7 @@ def client_of(kubeconfig: Path, manager: str = "test") -> Client:
     """Return a client of the product with the rights of a kubeconfig."""
     from hawk_kube import client, config
 
-    return client.connect(manager, endpoint=config.from_files([kubeconfig]))
+    return client.connect_client(manager, endpoint=config.from_files([kubeconfig]))
 
 
 class Cluster:

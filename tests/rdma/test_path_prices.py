@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hawk_agent.layouts import Layout
-from hawk_agent.plans import Costs, RequestLimits, calibrate, gather_writes, scatter_reads
+from hawk_agent.plans import Costs, RequestLimits, calibrate_costs, gather_writes, scatter_reads
 from hawk_agent.transfer import chunks as chunking
 from hawk_agent.transports.verbs.strategy import VerbsStrategy
 
@@ -79,7 +79,7 @@ async def calibrated(rxa: Port, rxb: Port) -> Costs:
             reads = scatter_reads(gathered.nest, RequestLimits(max_sge=32))
             scattered = await quickest(pair, gathered, source, destination)
     return replace(
-        calibrate(),
+        calibrate_costs(),
         link_bytes_per_s=link,
         sge_seconds=piece,
         request_seconds=1e-9,

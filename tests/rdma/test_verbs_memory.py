@@ -248,7 +248,7 @@ def test_over_frames_of_1500_bytes_every_size_arrives(rxa: Port, rxb: Port):
 
 def test_a_device_told_to_use_another_address_checks_it(rxa: Port):
     usual = infos(rxa)[0]
-    listed = device.discover(gids={rxa.device: usual.gid_index})
+    listed = device.discover_devices(gids={rxa.device: usual.gid_index})
 
     assert usual in listed
     assert f"{rxa.device} port 1: GID index 200" in device.unavailable(gids={rxa.device: 200})

@@ -30,7 +30,7 @@ SWEEP = [
 
 
 def infos(*ports: Port) -> list[device.DeviceInfo]:
-    found = {info.name: info for info in device.discover()}
+    found = {info.name: info for info in device.discover_devices()}
     return [found[port.device] for port in ports]
 
 

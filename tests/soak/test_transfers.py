@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from hawk_agent.client import allocate
+from hawk_agent.client import allocate_shared
 from hawk_agent.layouts import PRESETS, Layout
 from hawk_agent.transfer.outcome import TransferOutcome
 from tests.unit.agent.house import house, off
@@ -141,7 +141,7 @@ class Opened:
     def __init__(self, engine: AgentClient, name: str, side: Side, dtype: str, group: str) -> None:
         layout = Layout.parse(side.text, side.sizes, dtype)
         self.engine, self.name = engine, name
-        self.descriptor, self.memory = allocate(name, layout.nbytes)
+        self.descriptor, self.memory = allocate_shared(name, layout.nbytes)
         engine.register(
             name,
             self.descriptor,

@@ -5,6 +5,14 @@
 """
 
 from hawk_agent.client.engine import AgentClient, Layers, LeaseHandle, Transfer, TransferResult
-from hawk_agent.client.memory import allocate, layer_events
+from hawk_agent.client.memory import allocate_shared, layer_events
 
-__all__ = ["AgentClient", "Layers", "LeaseHandle", "Transfer", "TransferResult", "allocate", "layer_events"]
+__all__ = [
+    "AgentClient",
+    "Layers",
+    "LeaseHandle",
+    "Transfer",
+    "TransferResult",
+    "allocate_shared",
+    "layer_events",
+]

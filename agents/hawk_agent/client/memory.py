@@ -10,7 +10,7 @@ _F_ADD_SEALS = 1033
 _F_SEAL_SHRINK = 0x0002
 
 
-def allocate(name: str, nbytes: int) -> tuple[int, mmap.mmap]:
+def allocate_shared(name: str, nbytes: int) -> tuple[int, mmap.mmap]:
     """A memfd of `nbytes`, sealed against shrinking, and its mapping. The caller closes both.
 
     Its pages are in place, zero, and charged to the caller: an agent takes no memory that would be charged to

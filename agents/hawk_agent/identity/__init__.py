@@ -8,7 +8,15 @@ needs no restart. Certificates from elsewhere are files at the same places, and 
 
 from hawk_agent.identity.cluster import Cluster
 from hawk_agent.identity.errors import IdentityError
-from hawk_agent.identity.keeper import ensure, keep
-from hawk_agent.identity.material import Files, Material, read
+from hawk_agent.identity.keeper import ensure_identity, keep_identity
+from hawk_agent.identity.material import Files, Material, read_material
 
-__all__ = ["Cluster", "Files", "IdentityError", "Material", "ensure", "keep", "read"]
+__all__ = [
+    "Cluster",
+    "Files",
+    "IdentityError",
+    "Material",
+    "ensure_identity",
+    "keep_identity",
+    "read_material",
+]

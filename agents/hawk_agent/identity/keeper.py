@@ -14,9 +14,16 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from hawk_agent.identity.cluster import SigningReply, Bound
+from hawk_agent.identity.cluster import Bound, SigningReply
 from hawk_agent.identity.errors import IdentityError
-from hawk_agent.identity.material import Files, Material, read, renewal, write, write_authority
+from hawk_agent.identity.material import (
+    Files,
+    Material,
+    read_material,
+    renew_at,
+    write_authority,
+    write_material,
+)
 from hawk_api.backoff import Backoff
 from hawk_api.certificates import COMMON_NAME, server_name, uri
 from hawk_kube.errors import ApiError, UnavailableError
@@ -50,7 +57,7 @@ class Api(Protocol):
         """What is trusted."""
 
 
-async def ensure(
+async def ensure_identity(
     api: Api, node: str, files: Files, clock: Callable[[], float], patience: float = _PATIENCE
 ) -> None:
     """Make the files hold a certificate for this pod on `node`: a valid one that is there, or a new one.
@@ -73,7 +80,7 @@ async def ensure(
         ) from None
 
 
-async def keep(
+async def keep_identity(
     api: Api,
     node: str,
     files: Files,
@@ -125,12 +132,12 @@ def _usable(files: Files, bound: Bound, now: float) -> bool:
     if not files.certificate.exists():
         return False
     try:
-        material = read(files, looks=1)
+        material = read_material(files, looks=1)
     except IdentityError:
         return False
     time = datetime.fromtimestamp(now, tz=UTC)
     spread = zlib.crc32(bound.node.encode()) / 2**32
-    return not material.objection(bound.node, bound.pod_uid, time) and time < renewal(material.leaf, spread)
+    return not material.objection(bound.node, bound.pod_uid, time) and time < renew_at(material.leaf, spread)
 
 
 async def _enrol(
@@ -146,7 +153,7 @@ async def _enrol(
     material = Material(certificate, key, authorities)
     if objection := material.objection(bound.node, bound.pod_uid, datetime.fromtimestamp(clock(), tz=UTC)):
         raise IdentityError(f"certificate request {name}: the certificate is not usable: {objection}")
-    write(files, material)
+    write_material(files, material)
     _log.info("identity: certificate for node %s until %s", bound.node, material.leaf.not_valid_after_utc)
 
 

@@ -79,7 +79,7 @@ class Material:
         return ""
 
 
-def renewal(leaf: x509.Certificate, spread: float) -> datetime:
+def renew_at(leaf: x509.Certificate, spread: float) -> datetime:
     """When to renew: at two thirds of the life, up to a tenth of it earlier by `spread` (0 to 1).
 
     The spread keeps the agents of a cluster that was started at once from renewing at once for ever.
@@ -88,7 +88,7 @@ def renewal(leaf: x509.Certificate, spread: float) -> datetime:
     return leaf.not_valid_before_utc + life * (2 / 3 - spread / 10)
 
 
-def read(files: Files, looks: int = _LOOKS) -> Material:
+def read_material(files: Files, looks: int = _LOOKS) -> Material:
     """The three files, key and certificate belonging together; IdentityError when they don't or are missing.
 
     May sleep 10 ms between two looks: call it in a thread, or with one look.
@@ -109,7 +109,7 @@ def read(files: Files, looks: int = _LOOKS) -> Material:
     )
 
 
-def write(files: Files, material: Material) -> None:
+def write_material(files: Files, material: Material) -> None:
     """Replace the three files: authorities first, so that nothing is presented before it is trusted here.
 
     All are on the disk before the first is renamed, so key and certificate disagree for microseconds only.

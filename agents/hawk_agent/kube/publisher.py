@@ -100,10 +100,10 @@ class Publisher:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         before = self._written or {"conditions": []}
         rails = [rail for transport in agent.transports.values() for rail in transport.rails]
-        wanted = statuses.status(
+        wanted = statuses.build_node_status(
             agent.identity, agent.address, agent.regions, links, rails, busy=agent.usage.busy
         )
-        wanted["conditions"] = statuses.conditions(links, before["conditions"], now, unused=agent.unused)
+        wanted["conditions"] = statuses.node_conditions(links, before["conditions"], now, unused=agent.unused)
         if wanted == self._written:
             return
         try:

@@ -25,7 +25,7 @@ UP: Final = frozenset({LinkState.UP, LinkState.VERIFIED})
 Object = dict[str, Any]
 
 
-def status(
+def build_node_status(
     identity: peer_pb2.Identity,
     address: str,
     regions: Iterable[CacheRegion],
@@ -98,7 +98,7 @@ def _problems(links: Iterable[LinkFacts]) -> list[Object]:
     return [found[node] for node in sorted(found)][:MAX_PROBLEMS]
 
 
-def conditions(
+def node_conditions(
     links: Sequence[LinkFacts], before: Iterable[Object], now: str, *, unused: Mapping[str, str] | None = None
 ) -> list[Object]:
     """Ready and Wired. A condition whose status stays keeps its time.

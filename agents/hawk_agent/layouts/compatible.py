@@ -35,7 +35,7 @@ def mismatches(source: Layout, destination: Layout) -> list[Mismatch]:
     return [found for check in _CHECKS for found in check(source, destination)]
 
 
-def require(source: Layout, destination: Layout, *, padding: bool = True) -> None:
+def require_compatible(source: Layout, destination: Layout, *, padding: bool = True) -> None:
     """Raise one `LayoutError` that names every mismatch of the pair, and padding where it isn't allowed."""
     found = mismatches(source, destination)
     if not padding:
@@ -67,7 +67,7 @@ def _windows(source: Layout, destination: Layout) -> Iterator[Mismatch]:
 
 def _groups(source: Layout, destination: Layout) -> Iterator[Mismatch]:
     for axis in AXES:
-        left, right = groups(source, axis), groups(destination, axis)
+        left, right = head_groups(source, axis), head_groups(destination, axis)
         try:
             cuts(axis, left, right)
         except LayoutError:
@@ -86,7 +86,7 @@ def _padding(source: Layout, destination: Layout) -> Iterator[Mismatch]:
             yield Mismatch(
                 f"{axis} ({MEANING[axis]})",
                 f"{left.count}",
-                f"room for {padded} in groups of {_products(groups(destination, axis))}",
+                f"room for {padded} in groups of {_products(head_groups(destination, axis))}",
                 "allow padding, or choose sizes that divide it",
             )
 
@@ -94,7 +94,7 @@ def _padding(source: Layout, destination: Layout) -> Iterator[Mismatch]:
 _CHECKS: tuple[Callable[[Layout, Layout], Iterator[Mismatch]], ...] = (_dtype, _windows, _groups)
 
 
-def groups(layout: Layout, axis: str) -> list[int]:
+def head_groups(layout: Layout, axis: str) -> list[int]:
     """Sizes of an axis' levels but the coarsest, finest first."""
     return [digit.size for digit in layout.levels(axis)[:-1]]
 

@@ -42,7 +42,9 @@ def random_point(*, index: bool = True) -> Point:
     return Point(place, entry, order if index else 1)
 
 
-def prove(source: Layout, destination: Layout, moves: Iterable[Program], zeros: Iterable[Program]) -> None:
+def prove_coverage(
+    source: Layout, destination: Layout, moves: Iterable[Program], zeros: Iterable[Program]
+) -> None:
     """Check the programs of a nest against both layouts.
 
     Args:

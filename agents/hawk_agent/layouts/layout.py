@@ -96,7 +96,7 @@ class Layout:
             LayoutError: unknown or missing sizes, tiles without their size, strides that contradict
                 the written order or overlap, or more bytes than an address can count.
         """
-        parsed = _with_strides(_notation.parse(text), strides or {})
+        parsed = _with_strides(_notation.parse_notation(text), strides or {})
         if offset is not None:
             parsed = replace(parsed, offset=_count("offset", offset, least=0))
         width = itemsize(dtype)
@@ -114,9 +114,9 @@ class Layout:
     @classmethod
     def preset(cls, name: str, sizes: Mapping[str, int], dtype: str = "float16") -> Layout:
         """A layout by its common name; `sizes` may override the preset's tile and page sizes."""
-        from hawk_agent.layouts.presets import lookup  # noqa: PLC0415 - presets describe layouts, so they import us
+        from hawk_agent.layouts.presets import preset_layout  # noqa: PLC0415 - presets describe layouts, so they import us
 
-        preset = lookup(name)
+        preset = preset_layout(name)
         return cls.parse(preset.notation, {**preset.sizes, **sizes}, dtype)
 
     @cached_property

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from hawk_agent.layouts import coverage
-from hawk_agent.layouts.compatible import require
+from hawk_agent.layouts.compatible import require_compatible
 from hawk_agent.layouts.compiler import LayoutPair, boxes, fills, unit
 from hawk_agent.layouts.loops import Program, coalesce
 
@@ -173,11 +173,11 @@ def compile_nest(source: Layout, destination: Layout, *, padding: bool = True) -
             both values and the remedy.
         CoverageError: the compiler made a plan that isn't right (a defect): it is refused.
     """
-    require(source, destination, padding=padding)
+    require_compatible(source, destination, padding=padding)
     sides = LayoutPair(source, destination)
     plan = [sides.box(box) for box in boxes(source, destination)]
     moves = tuple(coalesce(box, logical=False) for box in plan)
     units = tuple(coalesce(box, logical=True) for box in plan)
     zeros = tuple(fills(destination))
-    coverage.prove(source, destination, units, zeros)
+    coverage.prove_coverage(source, destination, units, zeros)
     return Nest(source, destination, moves, units, zeros, unit(source, destination))

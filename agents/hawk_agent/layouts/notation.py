@@ -62,7 +62,7 @@ class Notation:
 
 
 @lru_cache(maxsize=1024)
-def parse(text: str) -> Notation:
+def parse_notation(text: str) -> Notation:
     """Read a notation.
 
     Raises:

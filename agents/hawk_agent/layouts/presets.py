@@ -53,18 +53,18 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-def lookup(name: str) -> Preset:
+def preset_layout(name: str) -> Preset:
     """The preset of this name.
 
     Raises:
         LayoutError: there is none.
     """
     if name not in PRESETS:
-        raise LayoutError(f"preset: {unknown(name)}")
+        raise LayoutError(f"preset: {unknown_preset_message(name)}")
     return PRESETS[name]
 
 
-def unknown(name: str) -> str:
+def unknown_preset_message(name: str) -> str:
     """What to say about a name that isn't a preset's: the nearest, and all."""
     near = difflib.get_close_matches(name.lower(), PRESETS, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}? Use" if near else "use"

@@ -92,7 +92,7 @@ def listen_tcp(host: str, port: int) -> socket.socket:
     return listener
 
 
-def tune(sock: socket.socket) -> None:
+def tune_socket(sock: socket.socket) -> None:
     """Make a data socket notice a dead peer in seconds, and send small headers at once."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -48,7 +48,7 @@ class Costs:
             raise LayoutError(f"key_uses: {self.key_uses}; give 1 to make keys for each transfer, or more")
 
 
-def calibrate(costs: Costs | None = None, *, rounds: int = 5) -> Costs:
+def calibrate_costs(costs: Costs | None = None, *, rounds: int = 5) -> Costs:
     """Measure the fused copy on this machine: the fastest of some translations of 16 MiB, about 30 ms.
 
     Raises:

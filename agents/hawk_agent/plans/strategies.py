@@ -48,7 +48,7 @@ class Strategy:
     refused: str = ""
 
 
-def strategies(nest: Nest, costs: Costs, limits: RequestLimits | None = None) -> list[Strategy]:
+def applicable_strategies(nest: Nest, costs: Costs, limits: RequestLimits | None = None) -> list[Strategy]:
     """Every strategy for a nest, those between machines by what the cards do; impossible ones say why."""
     bounds = limits or RequestLimits()
     nbytes = nest.payload_nbytes
@@ -70,7 +70,7 @@ def strategies(nest: Nest, costs: Costs, limits: RequestLimits | None = None) ->
     return found
 
 
-def choose(found: Iterable[Strategy], *, among: Iterable[str] = LOCAL + REMOTE) -> Strategy:
+def choose_strategy(found: Iterable[Strategy], *, among: Iterable[str] = LOCAL + REMOTE) -> Strategy:
     """The possible strategy of the least predicted time.
 
     Raises:

@@ -195,7 +195,7 @@ class NodeAgent:
 
     async def _open_paths(self) -> DataPaths:
         settings = self.settings
-        host = addresses.parse(settings.listen).host
+        host = addresses.parse_address(settings.listen).host
         context = TransportContext(
             sending=self._pools[0],
             receiving=self._pools[1],
@@ -203,7 +203,9 @@ class NodeAgent:
             supervisor=self.supervisor,
             socket=settings.socket,
             listen_host=host,
-            advertised_host=addresses.parse(settings.advertise, 0).host if settings.advertise else host,
+            advertised_host=addresses.parse_address(settings.advertise, 0).host
+            if settings.advertise
+            else host,
             data_port=settings.data_port,
             rdma_devices=settings.rdma_device,
             rdma_gid_index=settings.rdma_gid_index,

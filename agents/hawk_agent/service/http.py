@@ -30,7 +30,7 @@ class HttpServer:
     """
 
     def __init__(self, address: str, registry: CollectorRegistry, unhealthy: Callable[[], str]) -> None:
-        self._wanted = addresses.parse(address)
+        self._wanted = addresses.parse_address(address)
         self._registry = registry
         self._unhealthy = unhealthy
         self._server: asyncio.Server | None = None
@@ -39,7 +39,7 @@ class HttpServer:
     async def start(self) -> None:
         """Listen. SocketInUseError when the port is taken."""
         listener = sockets.listen_tcp(self._wanted.host, self._wanted.port)
-        self.address = addresses.format(self._wanted.host, listener.getsockname()[1])
+        self.address = addresses.format_address(self._wanted.host, listener.getsockname()[1])
         self._server = await asyncio.start_server(self._serve, sock=listener, limit=MAX_HEAD)
 
     async def close(self) -> None:

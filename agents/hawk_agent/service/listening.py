@@ -22,7 +22,7 @@ async def open_peers(settings: AgentSettings, stack: contextlib.AsyncExitStack, 
     """Serve peers; `stack` stops it. Returns the address that they are told, host:port."""
     server = grpc.aio.server(options=wire.SERVER_OPTIONS)
     peer_pb2_grpc.add_PeerServicer_to_server(service, server)
-    wanted = addresses.parse(settings.listen)
+    wanted = addresses.parse_address(settings.listen)
     taken = f"{wanted} can't be listened on; port 0 takes a free one"
     try:
         if settings.tls is None:
@@ -36,6 +36,6 @@ async def open_peers(settings: AgentSettings, stack: contextlib.AsyncExitStack, 
     await server.start()
     stack.push_async_callback(server.stop, 0.5)
     if settings.advertise:
-        told = addresses.parse(settings.advertise, port)
-        return addresses.format(told.host, told.port or port)
-    return addresses.format(wanted.host, port)
+        told = addresses.parse_address(settings.advertise, port)
+        return addresses.format_address(told.host, told.port or port)
+    return addresses.format_address(wanted.host, port)

@@ -64,7 +64,7 @@ def parse_pools(spec: Mapping[str, Any]) -> dict[str, ReservationDefaults]:
 
 def _parse(entry: Mapping[str, Any]) -> ReservationDefaults:
     def seconds(name: str) -> float | None:
-        return duration.parse(entry[name]) if entry.get(name) else None
+        return duration.parse_duration(entry[name]) if entry.get(name) else None
 
     return ReservationDefaults(
         seconds("grace"),

@@ -50,12 +50,12 @@ class FileMode(int):
 
 
 def _address(text: str) -> str:
-    return str(addresses.parse(text))
+    return str(addresses.parse_address(text))
 
 
 def _host(text: str) -> str:
     if text:
-        addresses.parse(text, 0)
+        addresses.parse_address(text, 0)
     return text
 
 
@@ -154,12 +154,12 @@ class AgentSettings(ProcessSettings):
     @property
     def metrics_address(self) -> str:
         """host:port of /metrics."""
-        given = addresses.parse(self.metrics)
+        given = addresses.parse_address(self.metrics)
         return str(given if self.metrics_port is None else given._replace(port=self.metrics_port))
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
-        host = addresses.parse(self.listen).host
+        host = addresses.parse_address(self.listen).host
         if not self.advertise and host in {"0.0.0.0", "::"} and (self.kube or self.peer):  # noqa: S104 -- compared, not bound
             raise ValueError(f"--advertise: missing; peers can't connect to {host}, give this node's address")
         return self
@@ -189,7 +189,7 @@ class AgentSettings(ProcessSettings):
             if self.tls_cert and not node:
                 raise ValueError(f"--peer {text}: with TLS the peer's node is checked; write NODE={text}")
             try:
-                addresses.parse(address)
+                addresses.parse_address(address)
             except ValueError as error:
                 raise ValueError(f"--peer: {error}") from error
         try:

@@ -70,7 +70,7 @@ def server_credentials(files: Files) -> grpc.ServerCredentials:
 def _configuration(files: Files) -> grpc.ServerCertificateConfiguration:
     from hawk_agent import identity  # noqa: PLC0415 -- cryptography, with TLS only
 
-    material = identity.read(files)
+    material = identity.read_material(files)
     return grpc.ssl_server_certificate_configuration(
         [(material.key, material.certificate)], material.authority
     )
@@ -82,7 +82,7 @@ def open_channel(address: str, tls: Files | None, node: str) -> grpc.aio.Channel
         return grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS)
     from hawk_agent import identity  # noqa: PLC0415 -- as above
 
-    material = identity.read(tls)
+    material = identity.read_material(tls)
     credentials = grpc.ssl_channel_credentials(material.authority, material.key, material.certificate)
     options = (*CLIENT_OPTIONS, ("grpc.ssl_target_name_override", server_name(node)))
     return grpc.aio.secure_channel(address, credentials, options=options)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from hawk_agent.plans import Costs, calibrate
+from hawk_agent.plans import Costs, calibrate_costs
 
 _SAMPLE: Final = 16 << 20
 _PIECE: Final = 256 << 10
@@ -18,7 +18,7 @@ _PIECE: Final = 256 << 10
 @lru_cache(maxsize=1)
 def machine_costs() -> Costs:
     """The fused copy, and TCP inside this machine as its link; a network between two is no faster."""
-    return replace(calibrate(), link_bytes_per_s=_loopback_bytes_per_s())
+    return replace(calibrate_costs(), link_bytes_per_s=_loopback_bytes_per_s())
 
 
 def _loopback_bytes_per_s() -> float:

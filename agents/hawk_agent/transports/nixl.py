@@ -29,8 +29,8 @@ import numpy as np
 from hawk_agent.errors import TransportError, TransportTimeoutError
 from hawk_agent.layouts import engines
 from hawk_agent.layouts.buffers import as_bytes
-from hawk_agent.layouts.schedule import schedule
-from hawk_agent.plans import RequestLimits, Strategy, choose, lists, strategies
+from hawk_agent.layouts.schedule import schedule_chunks
+from hawk_agent.plans import RequestLimits, Strategy, applicable_strategies, choose_strategy, lists
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.transfer.transport import DestinationEnd, Forecast, SourceEnd, Transport
 from hawk_agent.transfer.work import STOP_SECONDS, CopyWork
@@ -63,10 +63,12 @@ _NOTE: Final = struct.Struct(f">{TOKEN_BYTES}sI")
 _NO_TABLE: Final = np.zeros(0, np.int64)
 
 
-def choose_strategy(nest: Nest, costs: Costs) -> Strategy:
+def choose_path(nest: Nest, costs: Costs) -> Strategy:
     """A descriptor for each run, or stretches of the source through a buffer: what is sooner."""
     prices = replace(costs, request_seconds=DESCRIPTOR_SECONDS, sge_seconds=0.0)
-    return choose(strategies(nest, prices, RequestLimits(max_sge=1, max_message_bytes=ROOM)), among=_WAYS)
+    return choose_strategy(
+        applicable_strategies(nest, prices, RequestLimits(max_sge=1, max_message_bytes=ROOM)), among=_WAYS
+    )
 
 
 class Nixl(Transport):
@@ -137,7 +139,7 @@ class Nixl(Transport):
         )
         token = secrets.token_bytes(TOKEN_BYTES)
         task = _Task(translation, destination, peer, offer.nixl.address, local.address, token)
-        bounced = choose_strategy(translation.nest, machine_costs()).name == "send-then-tile"
+        bounced = choose_path(translation.nest, machine_costs()).name == "send-then-tile"
         shared = _Shared(self._library, self._buffers, self._notes, lambda: self._peers.leave(origin))
         return peer_pb2.Answer(token=token), _NixlDestination(
             task, shared, CopyWork(self._pool), bounced=bounced
@@ -145,7 +147,7 @@ class Nixl(Transport):
 
     def forecast(self, translation: Translation, offer: peer_pb2.Offer) -> Forecast | None:
         """By the same prices as the choice."""
-        way = choose_strategy(translation.nest, machine_costs())
+        way = choose_path(translation.nest, machine_costs())
         return Forecast(way.name, way.seconds)
 
     def forget(self, origin: str) -> None:
@@ -277,7 +279,7 @@ class _NixlDestination(DestinationEnd):
             return
         table = self._task.translation.destination.table
         write = as_bytes("destination", self._task.destination.memory, nest.destination.nbytes, writable=True)
-        plan = engines.prepare(schedule(batch.programs, (0, nest.pages[1])))
+        plan = engines.prepare(schedule_chunks(batch.programs, (0, nest.pages[1])))
         tables = (_NO_TABLE, _NO_TABLE if table is None else table)
         engines.copy(plan, buffer.memory, write, tables, (0, nest.pages[1]))
 

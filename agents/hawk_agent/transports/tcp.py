@@ -107,7 +107,7 @@ class Tcp(Transport):
     @property
     def address(self) -> str:
         """What peers connect to."""
-        return addresses.format(self._advertise, self._port)
+        return addresses.format_address(self._advertise, self._port)
 
     def offer(self, translation: Translation, source: CacheRegion) -> tuple[peer_pb2.Offer, SourceEnd]:
         """The sender needs nothing but the receiver's answer."""
@@ -137,7 +137,7 @@ class Tcp(Transport):
         arrival = self._expected.pop(token, None)
         if arrival is None or arrival.done():
             return False
-        sockets.tune(client)
+        sockets.tune_socket(client)
         arrival.set_result(client)
         return True
 
@@ -158,13 +158,13 @@ class _TcpSource(SourceEnd):
         self._bounce = bytearray(PIECE)
 
     async def connect(self, answer: peer_pb2.Answer) -> None:
-        address = addresses.parse(answer.address)
+        address = addresses.parse_address(answer.address)
         loop = asyncio.get_running_loop()
         family = socket.AF_INET6 if address.is_ipv6 else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
-            sockets.tune(sock)
+            sockets.tune_socket(sock)
             async with asyncio.timeout(CONNECT_SECONDS):
                 await loop.sock_connect(sock, tuple(address))
                 await loop.sock_sendall(sock, answer.token)

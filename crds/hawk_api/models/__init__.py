@@ -3,8 +3,8 @@
 from hawk_api.models.config import ModelConfigError, from_config, parse_config
 from hawk_api.models.geometry import Geometry, Weights
 from hawk_api.models.layers import Attention, Ffn, Layer
-from hawk_api.models.presets import preset, presets
-from hawk_api.models.resolve import from_spec, resolve
+from hawk_api.models.presets import load_preset, preset_names
+from hawk_api.models.resolve import from_spec, resolve_geometry
 
 __all__ = [
     "Attention",
@@ -15,8 +15,8 @@ __all__ = [
     "Weights",
     "from_config",
     "from_spec",
+    "load_preset",
     "parse_config",
-    "preset",
-    "presets",
-    "resolve",
+    "preset_names",
+    "resolve_geometry",
 ]

@@ -240,20 +240,20 @@ _TABLE: dict[str, Callable[[str], Geometry]] = {
 }
 
 
-def presets() -> tuple[str, ...]:
+def preset_names() -> tuple[str, ...]:
     """Every name, in order."""
     return tuple(_TABLE)
 
 
 @cache
-def preset(name: str) -> Geometry:
+def load_preset(name: str) -> Geometry:
     """The geometry of a model by name. ValueError suggests the nearest names."""
     if name in _TABLE:
         return _TABLE[name](name)
-    raise ValueError(unknown(name))
+    raise ValueError(unknown_preset(name))
 
 
-def unknown(name: str) -> str:
+def unknown_preset(name: str) -> str:
     """What to say about a name that isn't known."""
     near = difflib.get_close_matches(name.lower(), _TABLE, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"choose one of {', '.join(_TABLE)}"

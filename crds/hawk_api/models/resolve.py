@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 from hawk_api.models.config import parse_config
 from hawk_api.models.geometry import Geometry
 from hawk_api.models.layers import Attention, Ffn, Layer, grouped_query, latent, recurrent
-from hawk_api.models.presets import preset
+from hawk_api.models.presets import load_preset
 from hawk_api.v1alpha1.enums import AttentionKind
 
 if TYPE_CHECKING:
     from hawk_api.v1alpha1.model import GeometrySpec, ModelSpec
 
 
-def resolve(model: ModelSpec, config_json: str | None = None) -> Geometry:
+def resolve_geometry(model: ModelSpec, config_json: str | None = None) -> Geometry:
     """The geometry of `model`; `config_json` is the text that its configMapRef names.
 
     Raises ValueError when the preset isn't known, the geometry contradicts itself, or the text is missing or
     can't be understood.
     """
     if model.preset is not None:
-        return preset(model.preset)
+        return load_preset(model.preset)
     if model.geometry is not None:
         return from_spec(model.geometry)
     if model.config_map_ref is None:

@@ -32,7 +32,7 @@ MAX_RAILS = 16
 
 
 def _check_address(value: str) -> str:
-    addresses.parse(value)
+    addresses.parse_address(value)
     return value
 
 

@@ -108,7 +108,7 @@ class _Sender:
         loop.run_until_complete(self._end.connect(answer))
         stack.callback(lambda: loop.run_until_complete(self._end.close()))
         self._plain = stack.enter_context(socket.create_connection((_HOST, hello["port"]), _WAIT_SECONDS))
-        sockets.tune(self._plain)
+        sockets.tune_socket(self._plain)
 
     def turn(self, name: str) -> Callable[[], Taken]:
         """One case: from the first byte to the moment the other process has the last in its place."""
@@ -185,7 +185,7 @@ async def receive(mebibytes: int) -> None:
         answer, end = await transport.accept(offer, _translation(mebibytes), _Memory(target).region, "bench")
         _print(answer=answer.SerializeToString().hex(), port=server.getsockname()[1])
         plain, _ = await loop.run_in_executor(pool, server.accept)
-        sockets.tune(plain)
+        sockets.tune_socket(plain)
         while word := (await loop.run_in_executor(pool, sys.stdin.readline)).strip():
             if word == "digest":
                 _print(digest=nest.digest_destination(target, _KEY))

@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from hawk_agent.layouts import Layout, compile_nest
-from hawk_agent.plans import Costs, choose, strategies
+from hawk_agent.plans import Costs, applicable_strategies, choose_strategy
 from hawk_agent.plans.strategies import LOCAL, REMOTE
 from hawk_cli.bench.copying import named
 from hawk_cli.bench.measure import spread
@@ -31,17 +31,17 @@ def bench_plan(rounds: int, *, source: str = "row-major", target: str = "tiles-1
         sizes = {**MODEL, "s": tokens}
         pair = (Layout.preset(source, sizes), Layout.preset(target, sizes))
         nest = compile_nest(*pair)
-        found = strategies(nest, Costs())
+        found = applicable_strategies(nest, Costs())
         for name, action in (
             ("compile", lambda pair=pair: compile_nest.__wrapped__(*pair)),
             ("cached", lambda pair=pair: compile_nest(*pair)),
-            ("choose", lambda nest=nest: choose(strategies(nest, Costs()))),
+            ("choose", lambda nest=nest: choose_strategy(applicable_strategies(nest, Costs()))),
         ):
             answer |= named(f"{name}_ms_at_{tokens}_tokens", spread(_milliseconds(action, rounds)))
         answer[f"pieces_at_{tokens}_tokens"] = nest.runs
         answer[f"loops_at_{tokens}_tokens"] = sum(len(move.loops) for move in nest.moves)
-        answer[f"chosen_on_one_host_at_{tokens}_tokens"] = choose(found, among=LOCAL).name
-        answer[f"chosen_over_a_card_at_{tokens}_tokens"] = choose(found, among=REMOTE).name
+        answer[f"chosen_on_one_host_at_{tokens}_tokens"] = choose_strategy(found, among=LOCAL).name
+        answer[f"chosen_over_a_card_at_{tokens}_tokens"] = choose_strategy(found, among=REMOTE).name
     short, long = (answer[f"compile_ms_at_{tokens}_tokens"] for tokens in LENGTHS)
     answer["compile_growth"] = round(long / short, 3)
     return answer

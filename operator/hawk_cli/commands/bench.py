@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hawk_agent.layouts import PRESETS, LayoutError
-from hawk_agent.layouts.presets import unknown
-from hawk_cli.support.output import Output, OutputOption, emit, fail, rows
+from hawk_agent.layouts.presets import unknown_preset_message
+from hawk_cli.support.output import Output, OutputOption, emit_output, fail, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,7 +105,7 @@ def plan(
 
     for option, name in (("--from", source), ("--to", target)):
         if name not in PRESETS:
-            fail(f"{option}: {unknown(name)}")
+            fail(f"{option}: {unknown_preset_message(name)}")
     _run(lambda: bench_plan(rounds, source=source, target=target), rounds, output)
 
 
@@ -133,7 +133,7 @@ def _run(
         fail(str(error))
     except BenchError as error:
         fail(str(error), 1)
-    emit(answer, output, lambda: _table(answer))
+    emit_output(answer, output, lambda: _table(answer))
 
 
 def _table(answer: dict[str, Any]) -> Table:

@@ -9,7 +9,14 @@ from rich.console import Group
 from rich.text import Text
 
 from hawk_agent.layouts.engines import engine
-from hawk_agent.plans import choose, gather_writes, keeping, key_plans, scatter_reads, strategies
+from hawk_agent.plans import (
+    applicable_strategies,
+    choose_strategy,
+    gather_writes,
+    keeping,
+    key_plans,
+    scatter_reads,
+)
 from hawk_agent.plans.strategies import KEYED, LOCAL, REMOTE
 from hawk_agent.transports.verbs import mlx5_model
 from hawk_cli.support.output import rows
@@ -31,7 +38,7 @@ PROVE_MOST: Final = 64 << 20
 
 def describe(nest: Nest, limits: RequestLimits, costs: Costs) -> dict[str, Any]:
     """Everything that `explain` prints, as plain values with their units in the keys."""
-    found = strategies(nest, costs, limits)
+    found = applicable_strategies(nest, costs, limits)
     writes, reads = gather_writes(nest, limits), scatter_reads(nest, limits)
     return {
         "source": _side(nest.source),
@@ -60,8 +67,8 @@ def describe(nest: Nest, limits: RequestLimits, costs: Costs) -> dict[str, Any]:
             }
             for strategy in found
         ],
-        "chosen_local": choose(found, among=LOCAL).name,
-        "chosen_remote": choose(found, among=REMOTE).name,
+        "chosen_local": choose_strategy(found, among=LOCAL).name,
+        "chosen_remote": choose_strategy(found, among=REMOTE).name,
     }
 
 
@@ -115,7 +122,7 @@ def prove_keys(nest: Nest, limits: RequestLimits) -> dict[str, bool | None]:
     found: dict[str, bool | None] = {}
     for plan in plans:
         actual = np.zeros_like(expected)
-        done = mlx5_model.execute(plan, nest, source, actual, (tables[0], tables[1]), limits=limits)
+        done = mlx5_model.execute_wqe(plan, nest, source, actual, (tables[0], tables[1]), limits=limits)
         counts = (done.writes, done.source_keys + done.destination_keys)
         found[plan.name] = counts == (plan.writes, plan.invalidations) and np.array_equal(actual, expected)
     return found

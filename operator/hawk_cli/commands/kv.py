@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from hawk_api.models import Geometry, ModelConfigError, parse_config, preset, presets
+from hawk_api.models import Geometry, ModelConfigError, load_preset, parse_config, preset_names
 from hawk_api.v1alpha1 import DataType
-from hawk_cli.support.output import Output, OutputOption, emit, fail, rows
+from hawk_cli.support.output import Output, OutputOption, emit_output, fail, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def kv(
     if not (math.isfinite(link_gbps) and link_gbps > 0):
         fail(f"--link-gbps: {link_gbps} is not a link rate; give Gb/s above 0, such as 400")
     answer = measure(geometry, tokens, dtype, link_gbps)
-    emit(asdict(answer), output, lambda: _table(answer))
+    emit_output(asdict(answer), output, lambda: _table(answer))
 
 
 def measure(geometry: Geometry, tokens: int, dtype: DataType, link_gbps: float) -> KvSize:
@@ -81,7 +81,7 @@ def _geometry(model: str | None, config: Path | None) -> Geometry:
     if (model is None) == (config is None):
         fail("--model: give exactly one of --model and --config; --list prints the known models")
     try:
-        return preset(model) if model is not None else parse_config(_read(config), str(config))
+        return load_preset(model) if model is not None else parse_config(_read(config), str(config))
     except ModelConfigError as error:
         fail(f"--config: {error}")
     except ValueError as error:
@@ -101,14 +101,14 @@ def _list(output: Output) -> None:
     known = [
         {
             "model": name,
-            "attention": str(preset(name).attention),
-            "parameters": preset(name).weights.total,
-            "kv_bytes_per_token": preset(name).kv_bytes_per_token(),
+            "attention": str(load_preset(name).attention),
+            "parameters": load_preset(name).weights.total,
+            "kv_bytes_per_token": load_preset(name).kv_bytes_per_token(),
         }
-        for name in presets()
+        for name in preset_names()
     ]
     columns = ("model", "attention", "#parameters", "#KV bytes a token (16 bit)")
-    emit(
+    emit_output(
         {"models": known},
         output,
         lambda: rows(

@@ -16,12 +16,12 @@ from hawk_agent.layouts import PRESETS, Layout, LayoutError, Nest, compile_nest
 from hawk_agent.layouts.buffers import as_table
 from hawk_agent.layouts.elements import BYTES
 from hawk_agent.layouts.engines import engine
-from hawk_agent.layouts.notation import AXES, parse
-from hawk_agent.layouts.presets import unknown
-from hawk_agent.plans import Costs, RequestLimits, calibrate
+from hawk_agent.layouts.notation import AXES, parse_notation
+from hawk_agent.layouts.presets import unknown_preset_message
+from hawk_agent.plans import Costs, RequestLimits, calibrate_costs
 from hawk_cli.commands.explain import PROVE_MOST, describe, prove_keys, table
 from hawk_cli.support.files import mapped, replacing
-from hawk_cli.support.output import Output, OutputOption, emit, fail, rows
+from hawk_cli.support.output import Output, OutputOption, emit_output, fail, rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,7 +104,7 @@ def convert(
         answer = _convert(nest, source_path, target_path, *tables)
     except LayoutError as error:
         fail(str(error))
-    emit(answer, output, lambda: rows(None, ["", ""], [(key, answer[key]) for key in answer]))
+    emit_output(answer, output, lambda: rows(None, ["", ""], [(key, answer[key]) for key in answer]))
 
 
 @app.command()
@@ -139,7 +139,7 @@ def explain(
     try:
         nest = _nest(source, target, sizes, own=(from_sizes, to_sizes), dtype=dtype)
         limits = RequestLimits(max_sge=max_sge, max_message_bytes=max_message_bytes)
-        costs = calibrate(Costs(link_bytes_per_s=link_gbps * 1e9 / 8, key_uses=key_uses))
+        costs = calibrate_costs(Costs(link_bytes_per_s=link_gbps * 1e9 / 8, key_uses=key_uses))
         answer = describe(nest, limits, costs)
     except LayoutError as error:
         fail(str(error))
@@ -155,7 +155,7 @@ def explain(
         measured = _measure(nest)
         for strategy in answer["strategies"]:
             strategy["measured_ms"] = measured if strategy["name"] == "fused-copy" else None
-    emit(answer, output, lambda: table(answer))
+    emit_output(answer, output, lambda: table(answer))
 
 
 @app.command()
@@ -166,7 +166,9 @@ def presets(*, output: OutputOption = Output.TABLE) -> None:
         for name, preset in PRESETS.items()
     ]
     lines = [(name, p.notation, _sizes(p.sizes), p.about) for name, p in PRESETS.items()]
-    emit({"presets": known}, output, lambda: rows(None, ("preset", "notation", "sizes", "meaning"), lines))
+    emit_output(
+        {"presets": known}, output, lambda: rows(None, ("preset", "notation", "sizes", "meaning"), lines)
+    )
 
 
 def _sizes(sizes: Mapping[str, int]) -> str:
@@ -211,10 +213,13 @@ def _refuse_unsized(left: _Side, right: _Side) -> None:
 def _side(option: str, text: str, shared: dict[str, int], own: dict[str, int], dtype: str) -> _Side:
     preset = PRESETS.get(text)
     if preset is None and _NAME.fullmatch(text):
-        fail(f"{option}: {unknown(text)}; or write a notation, its axes apart, such as 'b h s d'")
+        fail(
+            f"{option}: {unknown_preset_message(text)}; "
+            "or write a notation, its axes apart, such as 'b h s d'"
+        )
     notation = preset.notation if preset else text
     try:
-        names = {term.name for term in parse(notation).terms} | set(AXES)
+        names = {term.name for term in parse_notation(notation).terms} | set(AXES)
         taken = {key: value for key, value in shared.items() if key in names}
         sizes = {**(preset.sizes if preset else {}), **taken, **own}
         layout = Layout.parse(notation, sizes, dtype)

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar, get_type_hi
 import typer
 
 from hawk_api.catalogue import shipped, sources
-from hawk_api.models import ModelConfigError, parse_config, preset
-from hawk_cli.support.output import Output, OutputOption, emit, fail, rows
+from hawk_api.models import ModelConfigError, load_preset, parse_config
+from hawk_cli.support.output import Output, OutputOption, emit_output, fail, rows
 from hawk_planner.payoff import pictures, reports
 from hawk_planner.payoff.aiconfigurator import Asked, estimator
 from hawk_planner.payoff.aiconfigurator import rows as rows_of
 from hawk_planner.payoff.amounts import amount
 from hawk_planner.payoff.checks import InputError, whole
-from hawk_planner.payoff.draw import write
+from hawk_planner.payoff.draw import write_figure
 from hawk_planner.payoff.inputs import AfdInputs, PdInputs, PipelineInputs, TdInputs, bounded
 from hawk_planner.payoff.measured import as_csv
 from hawk_planner.payoff.published import comparisons
-from hawk_planner.payoff.sweep import parse_sweeps, sweep
+from hawk_planner.payoff.sweep import parse_sweeps, sweep_inputs
 from hawk_planner.payoff.systems import PAIRS, Named, unknown_figures
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def times(
     """Estimate engine times by AIConfigurator, where it is installed: a file for hawk plan --measured."""
     try:
         asked = Asked(
-            model=preset(model).name,
+            model=load_preset(model).name,
             model_path=model_path,
             device=accelerator_class,
             system=system,
@@ -211,7 +211,7 @@ def published(output: OutputOption = Output.TABLE) -> None:
         }
         for row in found
     ]
-    emit({"figures": listed}, output, table)
+    emit_output({"figures": listed}, output, table)
 
 
 @app.command()
@@ -250,7 +250,7 @@ def systems(output: OutputOption = Output.TABLE) -> None:
         )
         return rows(None, ("split", "first", "unknown", "second", "unknown", "system"), lines)
 
-    emit({"pairs": listed}, output, table)
+    emit_output({"pairs": listed}, output, table)
 
 
 @app.command()
@@ -291,7 +291,7 @@ def devices(output: OutputOption = Output.TABLE) -> None:
             None, ("class", "#best rate", "#memory", "#bandwidth", "#power", "#price", "source"), lines
         )
 
-    emit({"devices": listed}, output, table)
+    emit_output({"devices": listed}, output, table)
 
 
 def _number(value: Any) -> float | None:
@@ -321,27 +321,29 @@ def _answer(
             return
         found = report(inputs)
         if wanted.plot is not None:
-            write(chart(), wanted.plot)
+            write_figure(chart(), wanted.plot)
     except InputError as error:
         _refuse(error)
-    emit(found, wanted.output, lambda: _table(found))
+    emit_output(found, wanted.output, lambda: _table(found))
 
 
 def _swept(inputs: Inputs, wanted: Wanted, report: Callable[[Inputs], dict[str, Any]]) -> None:
     values = parse_sweeps(wanted.sweeps, inputs, ALIASES)
-    found = [{k: v for k, v in row.items() if k != "timeline"} for row in sweep(inputs, values, report)]
+    found = [
+        {k: v for k, v in row.items() if k != "timeline"} for row in sweep_inputs(inputs, values, report)
+    ]
     if not isinstance(found[0].get(wanted.figure), int | float):
         known = ", ".join(key for key, value in found[0].items() if isinstance(value, int | float))
         raise InputError("--figure", f"{wanted.figure} is no figure of this report", f"choose one of {known}")
     if wanted.plot is not None:
-        write(pictures.swept_chart(found, list(values), wanted.figure), wanted.plot)
+        write_figure(pictures.swept_chart(found, list(values), wanted.figure), wanted.plot)
     columns = [*values, wanted.figure]
 
     def table() -> Table:
         lines = ([_shown(row[key]) for key in columns] for row in found)
         return rows(f"{found[0]['model']}", [f"#{column}" for column in columns], lines)
 
-    emit({"sweep": found}, wanted.output, table)
+    emit_output({"sweep": found}, wanted.output, table)
 
 
 def _table(report: dict[str, Any]) -> Table:
@@ -363,7 +365,7 @@ def _geometry(model: str | None, config: Path | None) -> Geometry:
     if (model is None) == (config is None):
         fail("--model: give exactly one of --model and --config; hawk kv --list prints the known models")
     try:
-        return preset(model) if model is not None else parse_config(_read(config), str(config))
+        return load_preset(model) if model is not None else parse_config(_read(config), str(config))
     except ModelConfigError as error:
         fail(f"--config: {error}")
     except ValueError as error:

@@ -7,17 +7,17 @@ import typer
 import yaml
 from rich.console import Group, RenderableType
 
-from hawk_api.models import preset
-from hawk_cli.support.output import Output, OutputOption, emit, fail, rows
+from hawk_api.models import load_preset
+from hawk_cli.support.output import Output, OutputOption, emit_output, fail, rows
 from hawk_cli.support.subject import Subject, assumed, changed, from_cluster, from_file
 from hawk_planner.payoff.amounts import amount, figure
 from hawk_planner.payoff.assumptions import Given
 from hawk_planner.payoff.checks import InputError, share
-from hawk_planner.payoff.measured import read, tables
+from hawk_planner.payoff.measured import read_measured, tables
 from hawk_planner.payoff.plan import CapacityPlan, Verdict
-from hawk_planner.payoff.plan import answer as plan_answer
-from hawk_planner.payoff.question import ask
-from hawk_planner.payoff.recommend import Recommendation, recommend
+from hawk_planner.payoff.plan import make_capacity_plan as plan_answer
+from hawk_planner.payoff.question import build_scenario
+from hawk_planner.payoff.recommend import Recommendation, recommend_spec
 from hawk_planner.payoff.results import plan_data, tie_text
 from hawk_planner.payoff.scenario import Drafter
 from hawk_planner.payoff.turning import turning_points
@@ -124,18 +124,18 @@ def plan(
         classes = changed(subject.classes, sets or [])
         drafter = _drafter(subject, draft_model, draft_acceptance)
         given = assumed(given, assume or [])
-        question = ask(
+        question = build_scenario(
             subject.pool.spec,
             subject.geometry,
             classes,
             given,
             drafter=drafter,
             measured=subject.measured,
-            times=() if measured is None else tables(read(measured), subject.geometry.name),
+            times=() if measured is None else tables(read_measured(measured), subject.geometry.name),
         )
         answer = plan_answer(question)
         data = plan_data(answer, turning_points(question.scenario))
-        advice = recommend(subject.body, answer.ranking)
+        advice = recommend_spec(subject.body, answer.ranking)
         if plot is not None:
             _plot(plot, chart or "cost", subject.name, answer, data)
     except InputError as error:
@@ -144,7 +144,7 @@ def plan(
         _print_manifest(advice)
         return
     shown = {"pool": subject.name, **data, "recommendation": _advice(advice)}
-    emit(shown, output, lambda: _report(shown, explain))
+    emit_output(shown, output, lambda: _report(shown, explain))
 
 
 def _drafter(subject: Subject, model: str | None, acceptance: float | None) -> Drafter | None:
@@ -154,7 +154,7 @@ def _drafter(subject: Subject, model: str | None, acceptance: float | None) -> D
         option = "--draft-model" if model is None else "--draft-acceptance"
         raise InputError(option, "isn't given", "a drafter needs both --draft-model and --draft-acceptance")
     try:
-        geometry = preset(model)
+        geometry = load_preset(model)
     except ValueError as error:
         raise InputError("--draft-model", str(error), "hawk kv --list prints the known models") from None
     work = ModelCosts(geometry, subject.pool.spec.model.kv_dtype)
@@ -163,15 +163,15 @@ def _drafter(subject: Subject, model: str | None, acceptance: float | None) -> D
 
 def _plot(path: Path, chart: str, name: str, answer: CapacityPlan, data: dict[str, Any]) -> None:
     # Drawing takes longer to load than a plan takes to make.
-    from hawk_planner.payoff.draw import unwritable, write  # noqa: PLC0415
-    from hawk_planner.payoff.page import page  # noqa: PLC0415
+    from hawk_planner.payoff.draw import unwritable, write_figure  # noqa: PLC0415
+    from hawk_planner.payoff.page import html_page  # noqa: PLC0415
     from hawk_planner.payoff.plan_pictures import plan_chart  # noqa: PLC0415
 
     if path.suffix.lower() != ".html":
-        write(plan_chart(chart, answer), path, others=(".html",))
+        write_figure(plan_chart(chart, answer), path, others=(".html",))
         return
     try:
-        path.write_text(page(name, answer, data), encoding="utf-8")
+        path.write_text(html_page(name, answer, data), encoding="utf-8")
     except OSError as error:
         raise unwritable(path, error) from error
 

@@ -10,24 +10,23 @@ import yaml
 from rich.table import Table
 
 from hawk_api.catalogue import shipped
-from hawk_api.models.resolve import resolve
-from hawk_api.policy import Severity
+from hawk_api.checks import Severity
+from hawk_api.models.resolve import resolve_geometry
 from hawk_api.v1alpha1 import AcceleratorClass, AcceleratorClassSpec, HawkPool
 from hawk_api.v1alpha1.enums import QueueOrder
-from hawk_api.validation import validate
-from hawk_cli.support.manifests import load as load_manifests
-from hawk_cli.support.output import Output, OutputOption, emit, fail, rows
+from hawk_api.validation import validate_manifest
+from hawk_cli.support.manifests import load_manifests
+from hawk_cli.support.output import Output, OutputOption, emit_output, fail, rows
 from hawk_planner.payoff.checks import InputError, within
 from hawk_planner.payoff.draw import check_writable
 from hawk_planner.simulate.course import BinnedLoad, Course
 from hawk_planner.simulate.engine import ClusterSettings
 from hawk_planner.simulate.generate import SCENARIOS, scenario
 from hawk_planner.simulate.progress import watched
-from hawk_planner.simulate.run import POLICIES, Arena, UnknownPolicyError, check, compare
+from hawk_planner.simulate.run import POLICIES, Arena, UnknownPolicyError, check_run, compare_policies
 from hawk_planner.simulate.sample import SAMPLE_POOL
 from hawk_planner.simulate.score import Score
-from hawk_planner.simulate.traces import Trace, TraceError
-from hawk_planner.simulate.traces import load as load_trace
+from hawk_planner.simulate.traces import Trace, TraceError, load_trace
 from hawk_planner.sizing import Problem
 
 BOUNDS = {
@@ -100,7 +99,7 @@ def simulate(
     )
     try:
         for name in names:
-            check(name)
+            check_run(name)
     except UnknownPolicyError as error:
         fail(f"--policy: {error}")
     if plot is not None:
@@ -121,10 +120,12 @@ def simulate(
     )
     asked = names if no_oracle or "oracle" in names else [*names, "oracle"]
     with watched(len(found.requests)) as tell:
-        scores = compare(Arena.of(found, problem, settings, tell=tell), asked)
+        scores = compare_policies(Arena.of(found, problem, settings, tell=tell), asked)
     best = next((s.cost_usd for s in scores if s.policy == "oracle"), None)
     scores = [s for s in scores if s.policy in names]
-    emit({s.policy: _plain(s, best, timeline) for s in scores}, output, lambda: _table(found, scores, best))
+    emit_output(
+        {s.policy: _plain(s, best, timeline) for s in scores}, output, lambda: _table(found, scores, best)
+    )
     if plot is not None:
         _plot(plot, found, problem, scores)
 
@@ -163,14 +164,14 @@ def _problem(path: Path | None, stretch: float) -> Problem:
         fail(f"--pool: {len(pools)} HawkPools in {path}; give a file with exactly one")
     classes: Mapping[str, AcceleratorClassSpec] = shipped()
     for body in [*kinds.get("AcceleratorClass", []), *pools]:
-        errors = [v for v in validate(body) if v.severity is Severity.ERROR]
+        errors = [v for v in validate_manifest(body) if v.severity is Severity.ERROR]
         if errors:
             fail(f"--pool: {errors[0].field}: {errors[0].message}")
     own = [AcceleratorClass.model_validate(body) for body in kinds.get("AcceleratorClass", [])]
     classes = {**classes, **{one.metadata.name: one.spec for one in own}}
     made = HawkPool.model_validate(pools[0])
     try:
-        geometry = resolve(made.spec.model)
+        geometry = resolve_geometry(made.spec.model)
     except ValueError as error:
         fail(f"--pool: spec.model: {error}")
     problem = Problem.of(made, classes, geometry)

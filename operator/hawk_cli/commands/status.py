@@ -12,7 +12,7 @@ from rich.text import Text
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkPoolStatus
 from hawk_cli.support.cluster import connect
-from hawk_cli.support.output import Output, OutputOption, emit, fail, rows
+from hawk_cli.support.output import Output, OutputOption, emit_output, fail, rows
 from hawk_kube.errors import ApiError, NotFoundError
 from hawk_kube.kinds import HAWK_POOL
 
@@ -75,7 +75,7 @@ def status(
     if name is not None and all_namespaces:
         fail("--all-namespaces: a name stands in one namespace; use -n NAMESPACE instead")
     reports = [report(body) for body in _read(name, namespace, all_namespaces=all_namespaces)]
-    emit({"pools": reports}, output, lambda: _table(reports))
+    emit_output({"pools": reports}, output, lambda: _table(reports))
     if check and any(found.ready != "True" for found in reports):
         raise typer.Exit(1)
 

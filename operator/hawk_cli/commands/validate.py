@@ -9,13 +9,20 @@ from rich.table import Table
 
 from hawk_api.base import API_VERSION
 from hawk_api.catalogue import shipped
-from hawk_api.policy import Severity, Violation
-from hawk_api.policy.violation import error
+from hawk_api.checks import Severity, Violation
+from hawk_api.checks.violation import error
 from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPool
-from hawk_api.validation import validate as validate_object
-from hawk_cli.support.manifests import Document, classes_in, config_maps_in, geometry_of, load, shown
-from hawk_cli.support.output import Output, OutputOption, emit, fail, rows
-from hawk_operator.status.layouts import judge
+from hawk_api.validation import validate_manifest as validate_object
+from hawk_cli.support.manifests import (
+    Document,
+    classes_in,
+    config_maps_in,
+    geometry_of,
+    load_manifests,
+    shown,
+)
+from hawk_cli.support.output import Output, OutputOption, emit_output, fail, rows
+from hawk_operator.status.layouts import judge_layouts
 
 
 def validate(
@@ -30,7 +37,7 @@ def validate(
 
     Objects of other API groups are skipped; AcceleratorClasses and ConfigMaps in the files count as known.
     """
-    given = [document for file in files for document in load(file)]
+    given = [document for file in files for document in load_manifests(file)]
     bodies = [document.body for document in given]
     classes = None if no_classes else {**shipped(), **classes_in(bodies)}
     maps = config_maps_in(bodies)
@@ -43,7 +50,7 @@ def validate(
         if not _invalid(violations):
             violations += _clashes(document.body, classes or {}, maps)
         found.append((document, violations))
-    emit(_report(found), output, lambda: _table(found))
+    emit_output(_report(found), output, lambda: _table(found))
     if any(_invalid(violations) for _, violations in found):
         raise typer.Exit(2)
 
@@ -63,7 +70,7 @@ def _clashes(
         geometry = geometry_of(spec.model, maps)
     except ValueError:  # the operator looks for the text in the cluster
         return ()
-    verdict = judge(spec, geometry, classes)
+    verdict = judge_layouts(spec, geometry, classes)
     if verdict.status is not False:
         return ()
     message = f"{verdict.message}; declare a kvLayout for each group that holds the model's KV cache"

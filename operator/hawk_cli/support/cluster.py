@@ -17,7 +17,7 @@ def connect() -> Client:
     from hawk_kube import client  # noqa: PLC0415
 
     try:
-        return client.connect("hawk")
+        return client.connect_client("hawk")
     except ConfigError as error:
         problem = str(error).removeprefix("kubeconfig: ")
         fail(f"kubeconfig: {problem}; set KUBECONFIG to one that kubectl can use")

@@ -10,9 +10,9 @@ import yaml
 
 from hawk_api import documents
 from hawk_api.base import API_VERSION
-from hawk_api.models import resolve
+from hawk_api.models import resolve_geometry
 from hawk_api.v1alpha1 import KINDS, AcceleratorClass
-from hawk_api.validation import validate as validate_object
+from hawk_api.validation import validate_manifest as validate_object
 from hawk_cli.support.output import fail
 
 if TYPE_CHECKING:
@@ -57,14 +57,14 @@ class Document:
         return version.partition("/")[0] == API_VERSION.partition("/")[0]
 
 
-def load(path: Path) -> Iterator[Document]:
+def load_manifests(path: Path) -> Iterator[Document]:
     """The objects in a file or, for -, in standard input; a List's items one by one."""
     name = shown(path)
     try:
         raw = sys.stdin.buffer.read(MAX_BYTES + 1) if str(path) == "-" else _read(path)
         if len(raw) > MAX_BYTES:
             fail(f"{name}: larger than {MAX_BYTES} bytes; an API server takes 1.5 MB an object")
-        bodies = documents.load(raw.decode("utf-8"))
+        bodies = documents.load_documents(raw.decode("utf-8"))
     except OSError as error:
         fail(f"{name}: {error.strerror or error}; give a file that can be read")
     except documents.DuplicateKeyError as error:
@@ -104,9 +104,9 @@ def config_maps_in(bodies: Iterable[Any]) -> dict[tuple[str, str], str]:
 
 
 def geometry_of(model: ModelSpec, maps: Mapping[tuple[str, str], str]) -> Geometry:
-    """A model's geometry, its configMapRef looked up in `maps`. ValueError as `resolve` raises it."""
+    """A model's geometry, its configMapRef looked up in `maps`. Raises `resolve_geometry`'s ValueError."""
     reference = model.config_map_ref
-    return resolve(model, maps.get((reference.name, reference.key)) if reference else None)
+    return resolve_geometry(model, maps.get((reference.name, reference.key)) if reference else None)
 
 
 def shown(path: Path) -> str:

@@ -35,7 +35,7 @@ OutputOption = Annotated[
 """The option that every command takes: `output: OutputOption = Output.TABLE`."""
 
 
-def emit(obj: Any, output: Output, table: Callable[[], RenderableType]) -> None:
+def emit_output(obj: Any, output: Output, table: Callable[[], RenderableType]) -> None:
     """Print `obj` as JSON, or what `table()` returns. In JSON, NaN and infinity become null."""
     if output is Output.JSON:
         sys.stdout.write(json.dumps(_plain(obj), indent=2, allow_nan=False) + "\n")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from hawk_api import duration
 from hawk_api.catalogue import shipped
-from hawk_api.policy import Severity
-from hawk_api.quantity import parse as parse_quantity
+from hawk_api.checks import Severity
+from hawk_api.quantity import parse_quantity
 from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPool
-from hawk_api.validation import validate
+from hawk_api.validation import validate_manifest
 from hawk_cli.support.cluster import connect
-from hawk_cli.support.manifests import classes_in, config_maps_in, geometry_of, load
+from hawk_cli.support.manifests import classes_in, config_maps_in, geometry_of, load_manifests
 from hawk_kube.errors import ApiError
 from hawk_kube.kinds import ACCELERATOR_CLASS, CONFIG_MAP, HAWK_POOL
 from hawk_planner.payoff.assumptions import Given
@@ -61,7 +61,7 @@ def from_file(path: Path | None) -> Subject:
         raise InputError(
             "--filename", "isn't given", "give a manifest with -f, or a running pool with --live"
         )
-    bodies = [document.body for document in load(path) if isinstance(document.body, dict)]
+    bodies = [document.body for document in load_manifests(path) if isinstance(document.body, dict)]
     pools = [body for body in bodies if body.get("kind") == "HawkPool"]
     if len(pools) != 1:
         raise InputError(
@@ -92,7 +92,7 @@ def from_cluster(reference: str) -> Subject:
 def _subject(body: dict[str, Any], bodies: Sequence[dict[str, Any]], measured: Given) -> Subject:
     classes = {**shipped(), **classes_in(bodies)}
     maps = config_maps_in(bodies)
-    for violation in validate(body, classes, maps):
+    for violation in validate_manifest(body, classes, maps):
         if violation.severity is Severity.ERROR:
             raise InputError(violation.field, violation.message, "hawk validate lists all findings")
     pool = HawkPool.model_validate(body)
@@ -132,7 +132,7 @@ def changed(
                 "--set", f"{text} names no class and field", f"write CLASS.FIELD=VALUE, FIELD of {fields}"
             )
         try:
-            number: Any = duration.parse(value) if field == "startup" else parse_quantity(value)
+            number: Any = duration.parse_duration(value) if field == "startup" else parse_quantity(value)
         except ValueError as error:
             raise InputError("--set", f"{text}: {error}", "write a quantity such as 989T or 32000") from error
         attribute, least, most = SETTABLE[field]

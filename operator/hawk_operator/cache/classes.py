@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from hawk_api import labels
 from hawk_api.v1alpha1 import AcceleratorClassSpec
 from hawk_kube.kinds import ACCELERATOR_CLASS
-from hawk_operator.workloads.children import missing
+from hawk_operator.workloads.children import missing_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def known(bodies: Iterable[Mapping[str, object]] | None) -> dict[str, AcceleratorClassSpec]:
+def parse_classes(bodies: Iterable[Mapping[str, object]] | None) -> dict[str, AcceleratorClassSpec]:
     """The classes by name. The shipped ones where the cluster's can't be read."""
     if bodies is None:
         from hawk_api.catalogue import shipped  # noqa: PLC0415 - not needed where the cluster has them
@@ -37,7 +37,7 @@ def known(bodies: Iterable[Mapping[str, object]] | None) -> dict[str, Accelerato
     return found
 
 
-def bodies() -> list[Object]:
+def class_bodies() -> list[Object]:
     """The shipped classes as they are applied."""
     from hawk_api.catalogue import manifests  # noqa: PLC0415
 
@@ -53,7 +53,7 @@ def bodies() -> list[Object]:
     return found
 
 
-def due(wanted: Object, present: Mapping[str, Mapping[str, object]]) -> bool:
+def sync_due(wanted: Object, present: Mapping[str, Mapping[str, object]]) -> bool:
     """Whether a shipped class has to be applied: it is absent, or ours and different.
 
     A class of that name without our label is the user's, and stays as it is.
@@ -61,8 +61,8 @@ def due(wanted: Object, present: Mapping[str, Mapping[str, object]]) -> bool:
     live = present.get(wanted["metadata"]["name"])
     if live is None:
         return True
-    marks = (live.get("metadata") or {}).get("labels") or {}  # type: ignore[attr-defined]
-    return marks.get(labels.SHIPPED) == "true" and bool(missing(wanted, live))
+    own_labels = (live.get("metadata") or {}).get("labels") or {}  # type: ignore[attr-defined]
+    return own_labels.get(labels.SHIPPED) == "true" and bool(missing_fields(wanted, live))
 
 
 def apply_shipped(api: Client, present: Iterable[Object], schema: Schema) -> list[Object]:
@@ -70,5 +70,5 @@ def apply_shipped(api: Client, present: Iterable[Object], schema: Schema) -> lis
     were written."""
     by_name = {body["metadata"]["name"]: body for body in present}
     kind = ACCELERATOR_CLASS.kind
-    fitting = [{**body, "spec": schema.fit(kind, "spec", body["spec"])} for body in bodies()]
-    return [api.apply(ACCELERATOR_CLASS, wanted) for wanted in fitting if due(wanted, by_name)]
+    fitting = [{**body, "spec": schema.fit(kind, "spec", body["spec"])} for body in class_bodies()]
+    return [api.apply(ACCELERATOR_CLASS, wanted) for wanted in fitting if sync_due(wanted, by_name)]

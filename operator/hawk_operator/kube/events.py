@@ -47,7 +47,7 @@ class Happening:
         return f"{self.reason}/{self.key or self.message}"
 
 
-def transitions(before: Mapping[str, Condition], after: Mapping[str, Condition]) -> list[Happening]:
+def condition_transitions(before: Mapping[str, Condition], after: Mapping[str, Condition]) -> list[Happening]:
     """What changed in status or reason, a happening each. Of a new pool, only what is wrong is news."""
     found = []
     for kind, new in after.items():

@@ -38,16 +38,16 @@ LIMITS: Final = (
 """Fields that hold the operator back: without them it could do more than its user allowed."""
 
 
-def fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
+def schema_fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
     """Every field path of a schema; list items as `[]`, map values as `{}`."""
     for name, part in (schema.get("properties") or {}).items():
         here = f"{path}.{name}" if path else name
         yield here
-        yield from fields(part, here)
+        yield from schema_fields(part, here)
     if isinstance(schema.get("items"), dict):
-        yield from fields(schema["items"], f"{path}[]")
+        yield from schema_fields(schema["items"], f"{path}[]")
     if isinstance(schema.get("additionalProperties"), dict):
-        yield from fields(schema["additionalProperties"], f"{path}{{}}")
+        yield from schema_fields(schema["additionalProperties"], f"{path}{{}}")
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Schema:
         return without(value, lacking, part) if lacking else value
 
 
-def needed() -> dict[str, frozenset[str]]:
+def needed_fields() -> dict[str, frozenset[str]]:
     """The paths under spec and status that this release has, by kind."""
     found = {}
     for file in (resources.files("hawk_api") / "crds").iterdir():
@@ -76,7 +76,7 @@ def needed() -> dict[str, frozenset[str]]:
     return found
 
 
-def served(api: Client) -> dict[str, frozenset[str]]:
+def served_fields(api: Client) -> dict[str, frozenset[str]]:
     """The paths that the cluster serves, by kind. Raises ApiError, NotFoundError where there is no
     CRD."""
     document = api.document(f"/openapi/v3/apis/{API_VERSION}")
@@ -88,7 +88,7 @@ def served(api: Client) -> dict[str, frozenset[str]]:
     return found
 
 
-def compare(wanted: Mapping[str, frozenset[str]], present: Mapping[str, frozenset[str]]) -> Schema:
+def compare_schemas(wanted: Mapping[str, frozenset[str]], present: Mapping[str, frozenset[str]]) -> Schema:
     """What is missing; a kind that isn't served at all is no matter of its fields."""
     lacking = {kind: _outermost(paths - present[kind]) for kind, paths in wanted.items() if kind in present}
     limits = tuple(
@@ -106,4 +106,4 @@ def _outermost(paths: frozenset[str]) -> frozenset[str]:
 
 
 def _ours(schema: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(path for path in fields(schema) if path.startswith(("spec", "status")))
+    return frozenset(path for path in schema_fields(schema) if path.startswith(("spec", "status")))

@@ -47,7 +47,7 @@ class Progress:
     blind_because: str = ""
 
 
-def alive(progress: Progress, stuck_after: float) -> HealthVerdict:
+def check_alive(progress: Progress, stuck_after: float) -> HealthVerdict:
     """False when a restart could help: nothing was achieved for `stuck_after` seconds."""
     if progress.lost:
         return HealthVerdict(False, "the Lease is held by another process; this one is ending")
@@ -67,13 +67,13 @@ def alive(progress: Progress, stuck_after: float) -> HealthVerdict:
     )
 
 
-def ready(progress: Progress, degraded_after: float) -> HealthVerdict:
+def check_ready(progress: Progress, degraded_after: float) -> HealthVerdict:
     """False while the work is held up, which a restart would not help."""
     if progress.throttled_for > 0:
         return HealthVerdict(False, f"the API server asked to wait; {progress.throttled_for:.0f} s are left")
     if progress.leading and progress.list_age > degraded_after:
         return HealthVerdict(False, f"degraded: no list of the pools succeeded for {progress.list_age:.0f} s")
-    return alive(progress, degraded_after)
+    return check_alive(progress, degraded_after)
 
 
 class Activity:

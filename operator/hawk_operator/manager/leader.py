@@ -37,12 +37,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Seen:
-    """The Lease as last read: holder ("" when free), a mark that changes with each renewal, its duration,
+    """The Lease as last read: holder ("" when free), a version that changes with each renewal, its duration,
     and since when (our monotonic clock, seconds) it has been seen like this.
     """
 
     holder: str
-    mark: str
+    version: str
     duration: float
     since: float
     transitions: int = 0
@@ -59,14 +59,14 @@ class Action(Enum):
     """We led, and now another process holds the Lease."""
 
 
-def observe(before: Seen | None, now: Seen) -> Seen:
-    """What is seen now; `since` is that of `before` while holder and mark are unchanged."""
-    if before is not None and (before.holder, before.mark) == (now.holder, now.mark):
+def observe_lease(before: Seen | None, now: Seen) -> Seen:
+    """What is seen now; `since` is that of `before` while holder and version are unchanged."""
+    if before is not None and (before.holder, before.version) == (now.holder, now.version):
         return replace(now, since=before.since)
     return now
 
 
-def step(seen: Seen | None, me: str, led: bool, now: float) -> Action:
+def step_election(seen: Seen | None, me: str, led: bool, now: float) -> Action:
     """The next action; `led` says whether this process has ever held the Lease, `now` is monotonic seconds.
 
     A process that finds its own name in the Lease without having led may go on with it: its name is its own.
@@ -160,7 +160,7 @@ class Leadership:
         begun = self._clock()
         body, self._seen = self._read()
         me = self._settings.identity
-        match step(self._seen, me, self._leading.is_set(), self._clock()):
+        match step_election(self._seen, me, self._leading.is_set(), self._clock()):
             case Action.WAIT:
                 return
             case Action.EXIT:
@@ -199,12 +199,12 @@ class Leadership:
         spec = body.get("spec", {})
         seen = Seen(
             holder=str(spec.get("holderIdentity") or ""),
-            mark=str(body["metadata"].get("resourceVersion", "")),
+            version=str(body["metadata"].get("resourceVersion", "")),
             duration=float(spec.get("leaseDurationSeconds") or self._settings.lease_duration),
             since=self._clock(),
             transitions=int(spec.get("leaseTransitions") or 0),
         )
-        return Read(body, observe(self._seen, seen))
+        return Read(body, observe_lease(self._seen, seen))
 
     def _body(self, before: dict[str, Any] | None, holder: str, transitions: int) -> dict[str, Any]:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

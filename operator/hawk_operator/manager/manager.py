@@ -12,13 +12,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 
-from hawk_kube.client import connect
+from hawk_kube.client import connect_client
 from hawk_kube.errors import ApiError, NotFoundError
 from hawk_kube.gate import Gate
 from hawk_kube.kinds import ACCELERATOR_CLASS, HAWK_NODE, HAWK_POOL
 from hawk_operator.kube.access import Access
 from hawk_operator.kube.events import Recorder
-from hawk_operator.manager.health import Activity, HealthServer, Progress, alive, ready
+from hawk_operator.manager.health import Activity, HealthServer, Progress, check_alive, check_ready
 from hawk_operator.manager.leader import Leadership
 from hawk_operator.runtime.metrics import Metrics
 from hawk_operator.runtime.workqueue import WorkQueue
@@ -62,14 +62,14 @@ class Operator:
         self._stop = threading.Event()
         self._queue = WorkQueue()
         # The Lease is written without leave: renewing it is how the right to write is kept.
-        self._leadership = Leadership(connect(FIELD_MANAGER, self._gate), settings)
-        self._api = connect(FIELD_MANAGER, self._gate, self._leadership.may_write)
+        self._leadership = Leadership(connect_client(FIELD_MANAGER, self._gate), settings)
+        self._api = connect_client(FIELD_MANAGER, self._gate, self._leadership.may_write)
         self._server = HealthServer(
             settings.bind_address,
             settings.metrics_port,
             {
-                "/healthz": lambda: alive(self._progress(), settings.stuck_after),
-                "/readyz": lambda: ready(self._progress(), 3 * settings.resync),
+                "/healthz": lambda: check_alive(self._progress(), settings.stuck_after),
+                "/readyz": lambda: check_ready(self._progress(), 3 * settings.resync),
             },
             self._exposition,
         )
@@ -121,8 +121,8 @@ class Operator:
         from hawk_operator.reconcile.pool import PoolReconciler  # noqa: PLC0415
         from hawk_operator.reconcile.wiring import WiringReconciler  # noqa: PLC0415
         from hawk_operator.trust.loop import TrustLoop  # noqa: PLC0415
-        from hawk_operator.watch.event_handlers import Marks  # noqa: PLC0415
-        from hawk_operator.watch.watcher import Watcher, watched  # noqa: PLC0415
+        from hawk_operator.watch.event_handlers import EventHandlers  # noqa: PLC0415
+        from hawk_operator.watch.watcher import Watcher, watched_kinds  # noqa: PLC0415
 
         context = self._context()
         asked = self._ask(context)
@@ -132,7 +132,11 @@ class Operator:
         pools, wiring = PoolReconciler(context), WiringReconciler(context)
         return [
             Watcher(
-                self._settings, Marks(context, time.time), self._metrics, self._activity, watched(allowed)
+                self._settings,
+                EventHandlers(context, time.time),
+                self._metrics,
+                self._activity,
+                watched_kinds(allowed),
             ),
             Resync(context, self._leadership, self._activity),
             Pulse(context, self._leadership),
@@ -152,8 +156,8 @@ class Operator:
         while not self._stop.is_set() and not self._leadership.lost.is_set():
             try:
                 context.api.document(HAWK_POOL.prefix)
-                context.shared.schema = schema_check.compare(
-                    schema_check.needed(), schema_check.served(context.api)
+                context.shared.schema = schema_check.compare_schemas(
+                    schema_check.needed_fields(), schema_check.served_fields(context.api)
                 )
                 allowed = [
                     kind for kind in (HAWK_NODE, ACCELERATOR_CLASS) if context.access.usable("watch", kind)
@@ -170,27 +174,27 @@ class Operator:
         return None
 
     def _context(self) -> ReconcileContext:
-        from hawk_operator.cache.snapshot import Snapshot  # noqa: PLC0415
+        from hawk_operator.cache.cluster_cache import ClusterCache  # noqa: PLC0415
         from hawk_operator.reconcile.act import Actor  # noqa: PLC0415
         from hawk_operator.reconcile.context import ReconcileContext, Shared  # noqa: PLC0415
-        from hawk_operator.reconcile.look import Looker  # noqa: PLC0415
         from hawk_operator.reconcile.memory import Memories  # noqa: PLC0415
         from hawk_operator.reconcile.observe import Observer  # noqa: PLC0415
+        from hawk_operator.reconcile.traffic_reader import TrafficReader  # noqa: PLC0415
 
         settings, api = self._settings, self._api
         access = Access(api)
-        snapshot = Snapshot(api, access, settings)
+        cache = ClusterCache(api, access, settings)
         return ReconcileContext(
             settings=settings,
             api=api,
             access=access,
-            snapshot=snapshot,
+            cache=cache,
             queue=self._queue,
             metrics=self._metrics,
             recorder=Recorder(api),
-            observer=Observer(api, snapshot),
-            actor=Actor(api, snapshot, self._metrics, settings),
-            looker=Looker(settings.workers),
+            observer=Observer(api, cache),
+            actor=Actor(api, cache, self._metrics, settings),
+            traffic=TrafficReader(settings.workers),
             memories=Memories(),
             shared=Shared(),
         )

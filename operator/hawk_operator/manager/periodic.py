@@ -87,7 +87,7 @@ class Resync(Periodic):
         self._activity = activity
         self._wall = wall
         self._kept_house = float("-inf")
-        self._needed = schema_check.needed()
+        self._needed = schema_check.needed_fields()
 
     def round(self) -> None:
         """List, compare with what is known, mark what must be looked at."""
@@ -96,8 +96,8 @@ class Resync(Periodic):
             self._housekeeping()
             self._look_at_agents_pods()
             for kind in (HAWK_POOL, DEPLOYMENT, POD, HAWK_NODE, ACCELERATOR_CLASS):
-                self._context.snapshot.refresh(kind, 0.9 * self._interval)
-            pools = self._context.snapshot.pools()
+                self._context.cache.refresh(kind, 0.9 * self._interval)
+            pools = self._context.cache.pools()
         except ApiError:
             metrics.lists.labels("failure").inc()
             raise
@@ -116,14 +116,14 @@ class Resync(Periodic):
                 queue.add_at(key, next_tick(metadata["uid"], self._interval, self._wall()))
         for key in self._context.memories.known() - present:
             queue.add(key)
-        self._context.mark_wiring()
+        self._context.enqueue_wiring()
 
     def _look_at_agents_pods(self) -> None:
         settings = self._context.settings
         if settings.agent_daemon_set:
             namespace = settings.agent_namespace or settings.system_namespace
             try:
-                said = agent_pods.refused(self._context.api, namespace, settings.agent_daemon_set)
+                said = agent_pods.refused_pods(self._context.api, namespace, settings.agent_daemon_set)
             except ApiError as error:
                 _log.debug("agents: %s", error)  # it explains, nothing depends on it
                 return
@@ -136,17 +136,17 @@ class Resync(Periodic):
         now = time.monotonic()
         if now - self._kept_house < _HOUSEKEEPING_SECONDS:
             return
-        schema = schema_check.compare(self._needed, schema_check.served(self._context.api))
+        schema = schema_check.compare_schemas(self._needed, schema_check.served_fields(self._context.api))
         self._context.shared.schema = schema
         for kind, lacking in schema.lacking.items():
             _log.warning(
                 "schema: the served %s lacks %s; apply this release's CRDs", kind, ", ".join(sorted(lacking))
             )
-        present = self._context.snapshot.classes()
+        present = self._context.cache.classes()
         if present is not None and self._context.access.usable("patch", ACCELERATOR_CLASS):
             for body in classes.apply_shipped(self._context.api, present, schema):
                 _log.info("applied AcceleratorClass %s", body["metadata"]["name"])
-                self._context.snapshot.put_class(body)
+                self._context.cache.put_class(body)
                 self._context.metrics.writes.labels(ACCELERATOR_CLASS.plural, "apply").inc()
         self._kept_house = now
 
@@ -160,11 +160,11 @@ class Pulse(Periodic):
 
     def round(self) -> None:
         """Compare who lives with who lived."""
-        living = self._context.snapshot.refresh_living()
+        living = self._context.cache.refresh_living()
         before, self._living = self._living, living
         if before is None or before == living:
             return
-        self._context.mark_wiring()
+        self._context.enqueue_wiring()
         for name in before ^ living:
-            for key in self._context.shared.on(name):
+            for key in self._context.shared.pools_on(name):
                 self._context.queue.add(key)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hawk_kube.client import Client, Object
-    from hawk_operator.cache.snapshot import Snapshot
+    from hawk_operator.cache.cluster_cache import ClusterCache
     from hawk_operator.reconcile.case import Case
     from hawk_operator.reconcile.memory import PoolMemory
     from hawk_operator.reconcile.observe import ObservedGroup
@@ -48,9 +48,11 @@ class ActionResult:
 class Actor:
     """Writes children, scales and drain marks."""
 
-    def __init__(self, api: Client, snapshot: Snapshot, metrics: Metrics, settings: OperatorSettings) -> None:
+    def __init__(
+        self, api: Client, cache: ClusterCache, metrics: Metrics, settings: OperatorSettings
+    ) -> None:
         self._api = api
-        self._snapshot = snapshot
+        self._cache = cache
         self._metrics = metrics
         self._settings = settings
 
@@ -125,7 +127,7 @@ class Actor:
     def _wanted(self, case: Case, group: ObservedGroup, replicas: int) -> Object:
         """The child as it should be. Raises TemplateError."""
         device = case.classes.get(group.spec.accelerator_class or "")
-        wanted = children.render(
+        wanted = children.render_child(
             case.pool,
             group.spec,
             device,
@@ -148,11 +150,11 @@ class Actor:
         _log.info("applying Deployment %s/%s: %s", wanted["metadata"]["namespace"], name, difference)
         made = self._api.apply(DEPLOYMENT, wanted)
         self._metrics.writes.labels("deployments", "apply").inc()
-        if children.differs(wanted, made):
+        if children.child_differs(wanted, made):
             memory.settled[name] = (wanted["metadata"]["annotations"][children.HASH], _generation(made))
         else:
             memory.settled.pop(name, None)
-        self._snapshot.put_child(made)
+        self._cache.put_child(made)
         return True
 
     def _scale(self, case: Case, group: ObservedGroup, replicas: int) -> None:
@@ -180,7 +182,7 @@ class Actor:
             }
         }
         try:
-            self._snapshot.put_pod(self._api.patch(POD, pod.name, pod.namespace, body))
+            self._cache.put_pod(self._api.patch(POD, pod.name, pod.namespace, body))
         except NotFoundError:
             return
         self._metrics.writes.labels("pods", "patch").inc()
@@ -197,8 +199,12 @@ def _difference(wanted: Object, live: Mapping[str, Any] | None, memory: PoolMemo
     name = str(wanted["metadata"]["name"])
     if live is None:
         return name
-    mark = wanted["metadata"]["annotations"][children.HASH]
-    return "" if memory.settled.get(name) == (mark, _generation(live)) else children.differs(wanted, live)
+    template_hash = wanted["metadata"]["annotations"][children.HASH]
+    return (
+        ""
+        if memory.settled.get(name) == (template_hash, _generation(live))
+        else children.child_differs(wanted, live)
+    )
 
 
 def _generation(child: Mapping[str, Any]) -> int:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hawk_kube.client import Client
 
 
-def refused(api: Client, namespace: str, name: str) -> str:
+def refused_pods(api: Client, namespace: str, name: str) -> str:
     """What keeps the DaemonSet from creating pods; "" where nothing does. Raises ApiError."""
     try:
         daemons = api.get(DAEMON_SET, name, namespace)
@@ -26,7 +26,7 @@ def refused(api: Client, namespace: str, name: str) -> str:
     if not lacks_pods(daemons.get("status") or {}):
         return ""
     selector = f"involvedObject.kind=DaemonSet,involvedObject.name={name},reason=FailedCreate"
-    message = newest(api.list(EVENT, namespace, fields=selector))
+    message = newest_daemon_set(api.list(EVENT, namespace, fields=selector))
     return f"DaemonSet {namespace}/{name} can't create pods: {message}" if message else ""
 
 
@@ -35,7 +35,7 @@ def lacks_pods(status: Mapping[str, Any]) -> bool:
     return int(status.get("currentNumberScheduled") or 0) < int(status.get("desiredNumberScheduled") or 0)
 
 
-def newest(events: Iterable[Mapping[str, Any]]) -> str:
+def newest_daemon_set(events: Iterable[Mapping[str, Any]]) -> str:
     """The words of the last Event."""
     last = max(
         events,

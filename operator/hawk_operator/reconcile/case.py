@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hawk_api.checks import Violation
     from hawk_api.models import Geometry
-    from hawk_api.policy import Violation
     from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPool
     from hawk_kube.client import Object
     from hawk_operator.reconcile.memory import PoolMemory

@@ -13,13 +13,13 @@ from hawk_operator.wiring.peers import Wiring
 
 if TYPE_CHECKING:
     from hawk_kube.client import Client
-    from hawk_operator.cache.snapshot import Snapshot
+    from hawk_operator.cache.cluster_cache import ClusterCache
     from hawk_operator.kube.access import Access
     from hawk_operator.kube.events import Recorder
     from hawk_operator.reconcile.act import Actor
-    from hawk_operator.reconcile.look import Looker
     from hawk_operator.reconcile.memory import Memories
     from hawk_operator.reconcile.observe import Observer
+    from hawk_operator.reconcile.traffic_reader import TrafficReader
     from hawk_operator.runtime.metrics import Metrics
     from hawk_operator.runtime.settings import OperatorSettings
     from hawk_operator.runtime.workqueue import WorkKey, WorkQueue
@@ -46,7 +46,7 @@ class Shared:
     """Pools by namespace and the value of the pool label."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def seen(self, key: WorkKey, nodes: frozenset[str]) -> bool:
+    def note_nodes(self, key: WorkKey, nodes: frozenset[str]) -> bool:
         """Note a pool's nodes; whether they changed."""
         with self.lock:
             self.children[key.namespace, label_value(key.name)] = key
@@ -55,7 +55,7 @@ class Shared:
             self.nodes[key] = nodes
             return before != nodes
 
-    def drains(self, key: WorkKey, workers: frozenset[tuple[str, str]]) -> bool:
+    def note_draining(self, key: WorkKey, workers: frozenset[tuple[str, str]]) -> bool:
         """Note which of a pool's workers are being emptied; whether that changed."""
         with self.lock:
             before = self.draining.pop(key, frozenset())
@@ -70,7 +70,7 @@ class Shared:
             self.draining.pop(key, None)
             self.children.pop((key.namespace, label_value(key.name)), None)
 
-    def on(self, node: str) -> list[WorkKey]:
+    def pools_on(self, node: str) -> list[WorkKey]:
         """The pools that were seen on a node."""
         with self.lock:
             return list(self.pools.get(node, ()))
@@ -91,16 +91,16 @@ class ReconcileContext:
     settings: OperatorSettings
     api: Client
     access: Access
-    snapshot: Snapshot
+    cache: ClusterCache
     queue: WorkQueue
     metrics: Metrics
     recorder: Recorder
     observer: Observer
     actor: Actor
-    looker: Looker
+    traffic: TrafficReader
     memories: Memories
     shared: Shared
 
-    def mark_wiring(self) -> None:
+    def enqueue_wiring(self) -> None:
         """Ask for a look at the wiring, together with what else happens meanwhile."""
         self.queue.add(WIRING, self.shared.wiring_pause)

@@ -25,9 +25,9 @@ class PoolMemory:
 
     uid: str = ""
     window: Window | None = None
-    looked_at: float = 0.0
+    window_read_at: float = 0.0
     """When the traffic was last looked at, seconds since the epoch."""
-    looked_for: tuple[object, ...] = ()
+    decided_for: tuple[object, ...] = ()
     """What the last decision was made for besides the traffic: generation and annotations."""
     decision: Decision | None = None
     history: History | None = None

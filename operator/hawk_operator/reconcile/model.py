@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hawk_api.policy import Violation
+from hawk_api.checks import Violation
 from hawk_api.reasons import Reason
 from hawk_kube.errors import NotFoundError
 
 if TYPE_CHECKING:
     from hawk_api.v1alpha1 import HawkPool
-    from hawk_operator.cache.snapshot import Snapshot
+    from hawk_operator.cache.cluster_cache import ClusterCache
 
 
 def config_json(
-    snapshot: Snapshot, pool: HawkPool, *, fresh: bool
+    cache: ClusterCache, pool: HawkPool, *, live_read: bool
 ) -> tuple[str | None, tuple[Violation, ...]]:
     """The text that spec.model.configMapRef names, or what is missing; (None, ()) without a reference.
 
@@ -25,7 +25,7 @@ def config_json(
         return None, ()
     field = "spec.model.configMapRef"
     try:
-        found = snapshot.config_map(str(pool.metadata.namespace), reference.name, fresh=fresh)
+        found = cache.config_map(str(pool.metadata.namespace), reference.name, live_read=live_read)
     except NotFoundError:
         message = f"ConfigMap {reference.name} doesn't exist; create it with the key {reference.key}"
         return None, (Violation(field, Reason.CONFIG_MAP_MISSING, message),)

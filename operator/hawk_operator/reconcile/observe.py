@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hawk_api.reasons import Reason
 from hawk_kube.errors import NotFoundError, RejectedError
 from hawk_kube.kinds import POD, ResourceKind
-from hawk_operator.reconcile.targets import Kinds, conflict, target_of
+from hawk_operator.reconcile.targets import Kinds, find_conflict, target_of
 from hawk_operator.workloads import pods as pod_facts
 from hawk_operator.workloads.children import name_of
 from hawk_operator.workloads.pods import GroupPods
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hawk_api.v1alpha1 import GroupSpec, HawkPool
     from hawk_kube.client import Client, Object
-    from hawk_operator.cache.snapshot import Snapshot
+    from hawk_operator.cache.cluster_cache import ClusterCache
     from hawk_operator.wiring.peers import Agent
 
 _log = logging.getLogger(__name__)
@@ -55,21 +55,21 @@ class Observation:
 
 
 class Observer:
-    """Reads a pool's surroundings: from memory or, `fresh`, by two lists; and by two reads a scale target."""
+    """Reads a pool's surroundings: from the cluster cache, or live; and by two reads a scale target."""
 
-    def __init__(self, api: Client, snapshot: Snapshot) -> None:
+    def __init__(self, api: Client, cache: ClusterCache) -> None:
         self._api = api
-        self._snapshot = snapshot
+        self._cache = cache
         self._kinds = Kinds(api)
 
-    def observe(self, pool: HawkPool, body: Object, *, fresh: bool) -> Observation:
+    def observe(self, pool: HawkPool, body: Object, *, live_read: bool) -> Observation:
         """The present state. Raises ApiError."""
         namespace, name = str(pool.metadata.namespace), pool.metadata.name
         children = {
             child["metadata"]["name"]: child
-            for child in self._snapshot.children(namespace, name, fresh=fresh)
+            for child in self._cache.children(namespace, name, live_read=live_read)
         }
-        pods = self._snapshot.pods(namespace, name, fresh=fresh)
+        pods = self._cache.pods(namespace, name, live_read=live_read)
         groups = tuple(
             self._scaled(pool, body, spec)
             if spec.scale_target_ref is not None
@@ -77,14 +77,14 @@ class Observer:
             for spec in pool.spec.groups
         )
         nodes = {g.spec.name: frozenset(p.node for p in g.pods.active if p.node) for g in groups}
-        agents = self._snapshot.agents_of(f"{namespace}/{name}", frozenset().union(*nodes.values()))
+        agents = self._cache.agents_of(f"{namespace}/{name}", frozenset().union(*nodes.values()))
         live = frozenset(agent.name for agent in agents.values() if agent.live)
         groups = tuple(replace(group, pods=replace(group.pods, live_nodes=live)) for group in groups)
         wanted = {name_of(pool.metadata.name, group.name) for group in pool.spec.groups if group.template}
         orphans = tuple(
             child
             for name, child in children.items()
-            if name not in wanted and owned(child, pool.metadata.uid)
+            if name not in wanted and owned_by(child, pool.metadata.uid)
         )
         return Observation(groups, orphans, nodes, agents)
 
@@ -94,7 +94,7 @@ class Observer:
         requested = None if child is None else int(child.get("spec", {}).get("replicas", 1))
         found = GroupPods(spec.name, spec.role.value, requested, pod_facts.group_of(pods, spec.name))
         trouble = None
-        if child is not None and not owned(child, pool.metadata.uid):
+        if child is not None and not owned_by(child, pool.metadata.uid):
             trouble = (
                 Reason.CHILD_CONFLICT,
                 f"Deployment {child['metadata']['name']} belongs to something else",
@@ -103,7 +103,7 @@ class Observer:
         if child is not None:
             reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": child["metadata"]["name"]}
             target = target_of(reference, str(pool.metadata.namespace))
-            other = conflict(target, None, (), self._snapshot.autoscalers(target.namespace))
+            other = find_conflict(target, None, (), self._cache.autoscalers(target.namespace))
         return ObservedGroup(
             spec, found, child=child, trouble=trouble, conflict=other, refused=refused_pods(child or {})
         )
@@ -126,11 +126,11 @@ class Observer:
             spec.name,
             spec.role.value,
             requested,
-            tuple(sorted(map(pod_facts.read, pods), key=_by_name)),
+            tuple(sorted(map(pod_facts.read_pod, pods), key=_by_name)),
         )
         target = target_of(reference.to_dict(), namespace)
-        pools = [entry.body for entry in self._snapshot.pools_in(namespace)]
-        other = conflict(target, body, pools, self._snapshot.autoscalers(namespace))
+        pools = [entry.body for entry in self._cache.pools_in(namespace)]
+        other = find_conflict(target, body, pools, self._cache.autoscalers(namespace))
         return ObservedGroup(spec, found, target=kind, conflict=other)
 
 
@@ -142,7 +142,7 @@ def refused_pods(child: Mapping[str, Any]) -> str:
     return ""
 
 
-def owned(child: Mapping[str, Any], uid: str | None) -> bool:
+def owned_by(child: Mapping[str, Any], uid: str | None) -> bool:
     """Whether this very pool controls the child (not one that had its name before)."""
     owners = child["metadata"].get("ownerReferences") or ()
     return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)

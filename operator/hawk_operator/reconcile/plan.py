@@ -37,7 +37,7 @@ class Plan:
     drains: Mapping[str, Drain]
 
 
-def goals(
+def target_replicas(
     groups: Sequence[ObservedGroup], decided: Mapping[str, int] | None, *, may_grow: bool
 ) -> dict[str, int]:
     """The replicas to head for; `decided` is None where nothing may be carried out: then what is there stays.
@@ -52,11 +52,11 @@ def goals(
         held_back = group.pods.unschedulable or not may_grow
         if present is not None and held_back:
             goal = min(goal, present)
-        found[name] = present if frozen(group) and present is not None else goal
+        found[name] = present if frozen_groups(group) and present is not None else goal
     return found
 
 
-def make(
+def make_plan(
     pool: HawkPool,
     groups: Sequence[ObservedGroup],
     goal: Mapping[str, int],
@@ -67,7 +67,7 @@ def make(
 ) -> Plan:
     """The next safe step. `work` is what is known of the pods' work, a group each."""
     drains = {
-        group.spec.name: drain.plan(
+        group.spec.name: drain.plan_drain(
             group.pods.pods,
             goal[group.spec.name],
             work[group.spec.name],
@@ -76,7 +76,7 @@ def make(
             by_ordinal=group.target is not None and group.target.kind in _BY_ORDINAL,
         )
         for group in groups
-        if not frozen(group)
+        if not frozen_groups(group)
     }
     target = {
         group.spec.name: _reachable(group, goal[group.spec.name], drains.get(group.spec.name))
@@ -92,12 +92,12 @@ def make(
     return Plan(_requests(groups, step), step.outstanding, drains)
 
 
-def frozen(group: ObservedGroup) -> bool:
+def frozen_groups(group: ObservedGroup) -> bool:
     """Whether the group's replicas are not ours to change now."""
     return bool(group.conflict or group.trouble)
 
 
-def surge(spec: GroupSpec, replicas: int) -> int:
+def surge_replicas(spec: GroupSpec, replicas: int) -> int:
     """How many extra workers a rollout may start: a percentage is rounded up, as the Deployment does."""
     if spec.template is None:
         return 0
@@ -118,7 +118,7 @@ def _present(group: ObservedGroup) -> Present:
     requested = group.pods.requested or 0
     return Present(
         requested=requested,
-        pods=max(group.pods.held, requested + surge(group.spec, requested)),
+        pods=max(group.pods.held, requested + surge_replicas(group.spec, requested)),
         ready=group.pods.ready,
     )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from hawk_api import policy
+from hawk_api import checks
 from hawk_api.reasons import Reason
 from hawk_kube.errors import NotFoundError
 from hawk_kube.kinds import HAWK_POOL
@@ -26,7 +26,7 @@ from hawk_operator.reconcile.report import Reporter
 from hawk_operator.runtime.workqueue import WorkKey, next_tick
 from hawk_operator.workloads.drain import PodWork
 from hawk_planner.sizing import GroupObservation, History
-from hawk_planner.sizing.api import decide
+from hawk_planner.sizing.api import decide_replicas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,18 +54,18 @@ class PoolReconciler:
 
     def reconcile(self, key: WorkKey) -> None:
         """Bring one pool nearer to what was decided. Raises ApiError to be retried."""
-        if not self._reconcile(key, fresh=False):
-            self._reconcile(key, fresh=True)
+        if not self._reconcile(key, live_read=False):
+            self._reconcile(key, live_read=True)
 
-    def _reconcile(self, key: WorkKey, *, fresh: bool) -> bool:
+    def _reconcile(self, key: WorkKey, *, live_read: bool) -> bool:
         """One look. False, and nothing is done, where what is remembered says that something has to be
-        written: that is decided by what is read (`fresh`)."""
+        written: that is decided by what is read (`live_read`)."""
         try:
-            entry = self._context.snapshot.pool(key.namespace, key.name, fresh=fresh)
+            entry = self._context.cache.pool(key.namespace, key.name, live_read=live_read)
         except NotFoundError:
             self.forget(key)
             return True
-        if entry.going:
+        if entry.terminating:
             self.forget(key)  # children go by their owner references; nothing here holds the pool back
             return True
         try:
@@ -74,13 +74,13 @@ class PoolReconciler:
             self._reporter.unreadable(entry.body, Reason.INVALID_SPEC, _first(error), self._wall())
             self._context.queue.add(key, _UNREADABLE_SECONDS)
             return True
-        case = self._look(key, pool, entry.body, fresh=fresh)
+        case = self._observe(key, pool, entry.body, live_read=live_read)
         window = self._traffic(case)
         decision = self._decide(case, window)
         plan = self._plan(case, decision, window)
         outcome = ActionResult() if plan is not None else None
         if plan is not None and self._context.actor.needed(case, plan):
-            if not fresh:
+            if not live_read:
                 return False
             outcome = self._act(case, decision, plan)
         if plan is not None and outcome is not None:
@@ -97,7 +97,7 @@ class PoolReconciler:
         context.memories.forget(key)
         context.shared.forget(key)
         context.metrics.forget(key.namespace, key.name)
-        context.mark_wiring()
+        context.enqueue_wiring()
 
     def report_failure(self, key: WorkKey, message: str) -> None:
         """Say in the pool's conditions that the operator itself failed with it. Raises ApiError."""
@@ -107,11 +107,11 @@ class PoolReconciler:
             return
         self._reporter.unreadable(body, Reason.RECONCILE_FAILED, message, self._wall())
 
-    def _look(self, key: WorkKey, pool: HawkPool, body: Object, *, fresh: bool) -> Case:
+    def _observe(self, key: WorkKey, pool: HawkPool, body: Object, *, live_read: bool) -> Case:
         context = self._context
-        known = context.snapshot.known_classes()
-        text, lacking = config_json(context.snapshot, pool, fresh=fresh)
-        judged = policy.SpecContext(known, text)
+        known = context.cache.known_classes()
+        text, lacking = config_json(context.cache, pool, live_read=live_read)
+        judged = checks.SpecContext(known, text)
         return Case(
             key=key,
             pool=pool,
@@ -120,17 +120,17 @@ class PoolReconciler:
             now=self._wall(),
             classes=known,
             geometry=judged.geometry(pool.spec),
-            violations=(*lacking, *policy.errors(policy.check(pool.spec, known, text))),
-            seen=context.observer.observe(pool, body, fresh=fresh),
+            violations=(*lacking, *checks.errors_only(checks.check_spec(pool.spec, known, text))),
+            seen=context.observer.observe(pool, body, live_read=live_read),
         )
 
     def _traffic(self, case: Case) -> Window | None:
         """The window of this interval: read once in it, whatever else asks for a look at the pool."""
         memory, interval = case.memory, case.pool.spec.scaling.interval
-        if memory.window is None or case.now - memory.looked_at >= 0.9 * interval:
+        if memory.window is None or case.now - memory.window_read_at >= 0.9 * interval:
             groups = [group.pods for group in case.seen.groups]
-            memory.window = self._context.looker.look(case.pool, groups, case.now)
-            memory.looked_at = case.now
+            memory.window = self._context.traffic.read_window(case.pool, groups, case.now)
+            memory.window_read_at = case.now
         return memory.window
 
     def _decide(self, case: Case, window: Window | None) -> Decision | None:
@@ -140,33 +140,33 @@ class PoolReconciler:
             memory.decision = None
             return None
         made_for = (
-            memory.looked_at,
+            memory.window_read_at,
             pool.metadata.generation,
             tuple(sorted((pool.metadata.annotations or {}).items())),
         )
-        if memory.decision is not None and memory.looked_for == made_for:
+        if memory.decision is not None and memory.decided_for == made_for:
             return memory.decision
         observed = {group.spec.name: _observation(group) for group in case.seen.groups}
         if memory.history is None:
             present = {name: group.replicas for name, group in observed.items()}
             memory.history = History.restore(pool.status.decisions, present, case.now)
-        decision = decide(
+        decision = decide_replicas(
             window, pool, case.classes, observed, memory.history, case.now, geometry=case.geometry
         )
         memory.history = memory.history.add(decision)
-        memory.decision, memory.looked_for = decision, made_for
+        memory.decision, memory.decided_for = decision, made_for
         self._context.metrics.decisions.labels(case.key.namespace, case.key.name, decision.reason).inc()
         return decision
 
     def _plan(self, case: Case, decision: Decision | None, window: Window | None) -> Plan | None:
         """What to do now; None where nothing may be done."""
         pool, groups = case.pool, case.seen.groups
-        if case.violations or verdicts.paused(pool):
+        if case.violations or verdicts.is_paused(pool):
             return None
         decided = decision.replicas if decision is not None and decision.act else None
-        goal = planning.goals(groups, decided, may_grow=not self._context.shared.schema.limits)
+        goal = planning.target_replicas(groups, decided, may_grow=not self._context.shared.schema.limits)
         work = {group.spec.name: _work(case, group, window) for group in groups}
-        return planning.make(pool, groups, goal, case.classes, work, now=case.now)
+        return planning.make_plan(pool, groups, goal, case.classes, work, now=case.now)
 
     def _act(self, case: Case, decision: Decision | None, plan: Plan) -> ActionResult:
         actor = self._context.actor
@@ -201,12 +201,12 @@ class PoolReconciler:
     def _schedule(self, case: Case, plan: Plan | None, outcome: ActionResult | None) -> None:
         """The next tick of this pool's own grid, or sooner while a step is unfinished."""
         queue, shared = self._context.queue, self._context.shared
-        if shared.drains(case.key, _emptied(plan)):
-            self._context.mark_wiring()
+        if shared.note_draining(case.key, _emptied(plan)):
+            self._context.enqueue_wiring()
         tick = next_tick(str(case.pool.metadata.uid), case.pool.spec.scaling.interval, case.now)
         queue.add_at(case.key, tick)
-        if shared.seen(case.key, frozenset().union(*case.seen.nodes.values())):
-            self._context.mark_wiring()
+        if shared.note_nodes(case.key, frozenset().union(*case.seen.nodes.values())):
+            self._context.enqueue_wiring()
         if outcome is not None and outcome.outstanding:
             queue.failed(case.key, outcome.delay)
             return
@@ -242,7 +242,7 @@ def _work(case: Case, group: ObservedGroup, window: Window | None) -> PodWork:
         for pool, name, worker, used in agent.busy:
             if (pool, name) == ours:
                 memory[agent.name, worker] = used or bool(memory.get((agent.name, worker)))
-    return PodWork(requests, case.memory.looked_at, memory, case.live)
+    return PodWork(requests, case.memory.window_read_at, memory, case.live)
 
 
 def _observation(group: ObservedGroup) -> GroupObservation:

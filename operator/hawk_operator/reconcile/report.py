@@ -5,17 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from hawk_api.conditions import ConditionType, make, set_condition
+from hawk_api.conditions import ConditionType, make_condition, set_condition
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkPoolStatus
 from hawk_kube.errors import NotFoundError
 from hawk_kube.kinds import HAWK_POOL
-from hawk_operator.kube.events import Happening, transitions
+from hawk_operator.kube.events import Happening, condition_transitions
 from hawk_operator.reconcile import verdicts, worth
-from hawk_operator.status import build as status
+from hawk_operator.status import builder as status
 from hawk_operator.status.facts import Facts, GroupFacts
-from hawk_operator.status.layouts import judge as judge_layouts
-from hawk_operator.wiring.links import judge as judge_links
+from hawk_operator.status.layouts import judge_layouts
+from hawk_operator.wiring.links import judge_links
 from hawk_operator.wiring.place import sides_of
 
 if TYPE_CHECKING:
@@ -46,22 +46,22 @@ class Reporter:
         """Everything that the conditions are judged by."""
         context, pool = self._context, case.pool
         drains = tuple(plan.drains.values()) if plan else ()
-        records = status.decisions(pool.status.decisions, decision)
+        records = status.recent_decisions(pool.status.decisions, decision)
         said = records[0].message if records else ""
         sides = sides_of(pool.spec, case.owner, case.seen.nodes, case.agents.values())
-        lacks = verdicts.schema(context.shared.schema.limits)
+        lacks = verdicts.schema_verdict(context.shared.schema.limits)
         return Facts(
             pool=pool,
             violations=case.violations,
             layouts=judge_layouts(pool.spec, case.geometry, case.classes, case.violations),
             groups=tuple(_group_facts(group, decision, outcome) for group in case.seen.groups),
             agents=case.agents,
-            agents_known=context.snapshot.agents_known(),
+            agents_known=context.cache.agents_known(),
             agents_refused=context.shared.agents_refused,
             links=judge_links(sides, case.agents, context.shared.wiring),
             window=window,
-            scaling=lacks or verdicts.scaling(pool, decision, said, plan, outcome),
-            payoff=worth.judge(case, window),
+            scaling=lacks or verdicts.scaling_verdict(pool, decision, said, plan, outcome),
+            payoff=worth.judge_split(case, window),
             draining=tuple(waiting for drain in drains for waiting in drain.waiting),
             drain_timed_out=tuple(pod.name for drain in drains for pod in drain.timed_out),
         )
@@ -69,10 +69,12 @@ class Reporter:
     def report(self, case: Case, facts: Facts, decision: Decision | None) -> None:
         """Write the status where it differs, events for what changed, and the metrics."""
         before = case.pool.status
-        made = status.build(facts, decision, before, datetime.fromtimestamp(case.now, UTC))
+        made = status.build_status(facts, decision, before, datetime.fromtimestamp(case.now, UTC))
         self.write(case.body, made)
         known = {condition.type: condition for condition in before.conditions}
-        for happening in transitions(known, {condition.type: condition for condition in made.conditions}):
+        for happening in condition_transitions(
+            known, {condition.type: condition for condition in made.conditions}
+        ):
             self.event(case.body, happening)
         name = case.key.namespace, case.key.name
         self._context.metrics.show_conditions(*name, ((c.type, c.status) for c in made.conditions))
@@ -82,7 +84,7 @@ class Reporter:
         """Conditions when nothing else can be judged: the known ones stay, Ready says why."""
         before = HawkPoolStatus.model_validate(body.get("status") or {})
         generation = body["metadata"].get("generation")
-        ready = make(ConditionType.READY, False, reason, message, generation)
+        ready = make_condition(ConditionType.READY, False, reason, message, generation)
         conditions = set_condition(before.conditions, ready, datetime.fromtimestamp(now, UTC))
         self.write(
             body, before.model_copy(update={"conditions": conditions, "observed_generation": generation})
@@ -102,7 +104,7 @@ class Reporter:
             )
         except NotFoundError:
             return
-        self._context.snapshot.put_pool(written)
+        self._context.cache.put_pool(written)
         self._context.metrics.writes.labels("hawkpools", "status").inc()
 
     def _fitting(self, status: HawkPoolStatus) -> Object:

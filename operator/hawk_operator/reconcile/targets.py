@@ -49,7 +49,7 @@ def pool_targets(pool: Mapping[str, Any]) -> list[Target]:
     return [target_of(g["scaleTargetRef"], namespace) for g in groups if g.get("scaleTargetRef")]
 
 
-def conflict(
+def find_conflict(
     target: Target,
     owner: Mapping[str, Any] | None,
     pools: Iterable[Mapping[str, Any]],

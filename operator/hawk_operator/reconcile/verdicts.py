@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 _NO_DECISION: Final = frozenset({Reason.METRICS_LOST, Reason.NOT_ENOUGH_KNOWN})
 
 
-def paused(pool: HawkPool) -> bool:
+def is_paused(pool: HawkPool) -> bool:
     """Whether the pool's annotation asks to change nothing."""
     return (pool.metadata.annotations or {}).get(PAUSED, "").lower() == "true"
 
 
-def schema(lacks: tuple[str, ...]) -> Judgement | None:
+def schema_verdict(lacks: tuple[str, ...]) -> Judgement | None:
     """The condition Scaling while the served CRD lacks limits: None when it lacks nothing."""
     if not lacks:
         return None
@@ -31,7 +31,7 @@ def schema(lacks: tuple[str, ...]) -> Judgement | None:
     return Judgement(False, Reason.SCHEMA_OUTDATED, f"nothing grows: the served HawkPool lacks {names}")
 
 
-def scaling(
+def scaling_verdict(
     pool: HawkPool, decision: Decision | None, said: str, plan: Plan | None, outcome: ActionResult | None
 ) -> Judgement:
     """The condition Scaling: True while decisions are made and carried out.
@@ -39,7 +39,7 @@ def scaling(
     `said` is the message of the newest decision on record. It stays while replicas and reason do, so that
     the numbers in it don't change the status with every look.
     """
-    if paused(pool):
+    if is_paused(pool):
         return Judgement(False, Reason.PAUSED)
     failed = _failed(outcome) if outcome is not None else None
     if failed is not None:

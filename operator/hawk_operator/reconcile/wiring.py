@@ -14,14 +14,14 @@ from hawk_api.v1alpha1.hawknode import PoolTerms
 from hawk_kube.errors import NotFoundError
 from hawk_kube.kinds import HAWK_NODE
 from hawk_operator.runtime.workqueue import pool_key
-from hawk_operator.wiring.peers import Sides, moved, outdated, spec_of, wire
+from hawk_operator.wiring.peers import Sides, outdated_peers, regions_moved, spec_of, wire_agents
 from hawk_operator.wiring.place import sides_of
 from hawk_operator.workloads.children import group_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hawk_operator.cache.reduced import PoolEntry
+    from hawk_operator.cache.projections import PoolEntry
     from hawk_operator.reconcile.context import ReconcileContext
     from hawk_operator.runtime.workqueue import WorkKey
     from hawk_operator.wiring.peers import Agent, NodeSpec
@@ -46,15 +46,15 @@ class WiringReconciler:
 
     def reconcile(self) -> None:
         """Compute every agent's peers and apply those that changed. Raises ApiError to be retried."""
-        snapshot, shared = self._context.snapshot, self._context.shared
-        if not snapshot.agents_known() or not self._context.access.usable("patch", HAWK_NODE):
+        cache, shared = self._context.cache, self._context.shared
+        if not cache.agents_known() or not self._context.access.usable("patch", HAWK_NODE):
             return
         begun = time.monotonic()
-        agents = snapshot.agents()
-        pools = snapshot.pools()
-        by_pool = sides(pools, snapshot.all_pods(), agents)
-        wiring = wire(by_pool.values(), agents)
-        touched = set(moved(shared.wiring, wiring))
+        agents = cache.agents()
+        pools = cache.pools()
+        by_pool = wiring_sides(pools, cache.all_pods(), agents)
+        wiring = wire_agents(by_pool.values(), agents)
+        touched = set(regions_moved(shared.wiring, wiring))
         shared.wiring = wiring
         shared.wiring_pause = min(_LONGEST_PAUSE, _PAUSE * (time.monotonic() - begun))
         known = "spec.pools" not in shared.schema.lacking.get(HAWK_NODE.kind, ())
@@ -63,7 +63,7 @@ class WiringReconciler:
             name: spec_of(agent, wiring.peers.get(name, ()), agents, terms.get(name, ()))
             for name, agent in agents.items()
         }
-        due = [name for name in sorted(wanted) if outdated(agents[name], wanted[name])]
+        due = [name for name in sorted(wanted) if outdated_peers(agents[name], wanted[name])]
         touched.update(due[:_BATCH])
         try:
             list(self._writers.map(lambda name: self._write(name, wanted[name]), due[:_BATCH]))
@@ -71,7 +71,7 @@ class WiringReconciler:
             if due:
                 _log.info("wiring: %d agents get other peers, %d of them now", len(due), len(due[:_BATCH]))
         if len(due) > _BATCH:
-            self._context.mark_wiring()
+            self._context.enqueue_wiring()
         for key, side in by_pool.items():
             if touched & (side.prefill | side.decode):
                 self._context.queue.add(key)
@@ -86,7 +86,7 @@ class WiringReconciler:
             )
         except NotFoundError:
             return
-        self._context.snapshot.take(HAWK_NODE, None, body)
+        self._context.cache.apply_event(HAWK_NODE, None, body)
         self._context.metrics.writes.labels("hawknodes", "apply").inc()
 
 
@@ -121,7 +121,7 @@ def terms_of(
     return found
 
 
-def sides(
+def wiring_sides(
     pools: Iterable[PoolEntry], pods: Iterable[Pod], agents: Mapping[str, Agent]
 ) -> dict[WorkKey, Sides]:
     """Both sides of every pool that is not going away; one that can't be read has none."""
@@ -135,7 +135,7 @@ def sides(
             holders.setdefault(owner, set()).add(agent.name)
     found = {}
     for entry in pools:
-        if entry.going:
+        if entry.terminating:
             continue
         try:
             spec = entry.pool.spec
@@ -143,8 +143,8 @@ def sides(
             continue
         nodes = {}
         for group in spec.groups:
-            marks = group_labels(entry.name, group.name)
-            key = (entry.namespace, marks[labels.POOL], marks[labels.GROUP])
+            own_labels = group_labels(entry.name, group.name)
+            key = (entry.namespace, own_labels[labels.POOL], own_labels[labels.GROUP])
             nodes[group.name] = frozenset(by_group.get(key, ()))
         owner = f"{entry.namespace}/{entry.name}"
         with_memory = [agents[name] for name in holders.get(owner, ())]

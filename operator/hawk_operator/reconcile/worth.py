@@ -30,7 +30,7 @@ class Judged:
     figures: tuple[float, ...]
 
 
-def judge(case: Case, window: Window | None) -> Judgement:
+def judge_split(case: Case, window: Window | None) -> Judgement:
     """The verdict on the pool's split: the former one while spec, classes and traffic are as they were."""
     from hawk_planner.payoff.verdict import condition  # noqa: PLC0415 - much arithmetic, for leaders only
 

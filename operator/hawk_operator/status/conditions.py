@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hawk_api.conditions import ConditionType, make
+from hawk_api.conditions import ConditionType, make_condition
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import Verify
 from hawk_operator.status.facts import Facts, GroupFacts, Judgement
@@ -32,13 +32,15 @@ NEEDED_FOR_READY: Final = (
 _BROKEN: Final = {str(reason): reason for reason in (Reason.CANARY_FAILED, Reason.DIGEST_MISMATCH)}
 
 
-def judge(facts: Facts) -> tuple[Condition, ...]:
+def judge_conditions(facts: Facts) -> tuple[Condition, ...]:
     """Every condition of the pool, `Ready` first; without transition times."""
     verdicts = {kind: step(facts) for kind, step in _CHAIN.items()}
     ready = roll_up(facts, verdicts)
     generation = facts.pool.metadata.generation
     return tuple(
-        make(kind, verdict.status, verdict.reason, verdict.message or verdict.reason.meaning, generation)
+        make_condition(
+            kind, verdict.status, verdict.reason, verdict.message or verdict.reason.meaning, generation
+        )
         for kind, verdict in ((ConditionType.READY, ready), *verdicts.items())
     )
 

@@ -10,7 +10,7 @@ from hawk_api.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hawk_api.policy import Violation
+    from hawk_api.checks import Violation
     from hawk_api.v1alpha1 import HawkPool
     from hawk_operator.wiring.links import LinkIndex
     from hawk_operator.wiring.peers import Agent

@@ -15,12 +15,12 @@ from hawk_planner.payoff.kv_layouts import clash, shapes_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from hawk_api.checks import Violation
     from hawk_api.models import Geometry
-    from hawk_api.policy import Violation
     from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPoolSpec
 
 
-def judge(
+def judge_layouts(
     spec: HawkPoolSpec,
     geometry: Geometry | None,
     classes: Mapping[str, AcceleratorClassSpec],

@@ -25,7 +25,7 @@ CARRIED_OUT: Final = "readyAfterSeconds"
 NEVER_READY: Final = "never: another decision came first"
 
 
-def followed(
+def scaling_followed(
     before: tuple[DecisionRecord, ...], records: tuple[DecisionRecord, ...], facts: Facts, now: datetime
 ) -> tuple[DecisionRecord, ...]:
     """`records`, newest first, with what is known of their outcomes; `before` is the history as it was."""

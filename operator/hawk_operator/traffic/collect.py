@@ -15,7 +15,7 @@ from hawk_operator.traffic.source import DECODE, PREFILL, GroupTarget, Source, t
 from hawk_planner.traffic import signal_names
 from hawk_planner.traffic.bins import Bin, dispersion
 from hawk_planner.traffic.distribution import Distribution, from_buckets
-from hawk_planner.traffic.signals import Signal, failed, missing, not_a_number, parse, stale, value
+from hawk_planner.traffic.signals import Signal, failed, missing, not_a_number, parse_signals, stale, value
 from hawk_planner.traffic.window import SideTraffic, Window
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _OLDEST_WINDOWS = 2.0
 widened for slow scrapes holds two of them up to this far apart, and would call a stopped scraper alive."""
 
 
-def collect(traffic: Source | TrafficSpec, groups: Sequence[GroupTarget], now: float) -> Window:
+def collect_window(traffic: Source | TrafficSpec, groups: Sequence[GroupTarget], now: float) -> Window:
     """Look at the traffic of the pods in `groups`; `now` (seconds since the epoch) stamps the window."""
     source = traffic if isinstance(traffic, Source) else Source.of(traffic)
     client = Prometheus(source.url, source.timeout)
@@ -57,7 +57,7 @@ def collect(traffic: Source | TrafficSpec, groups: Sequence[GroupTarget], now: f
 def _ask(
     client: Prometheus, source: Source, groups: Sequence[GroupTarget], window: float
 ) -> dict[str, list[Sample]]:
-    query = promql.build(source, groups, window)
+    query = promql.build_queries(source, groups, window)
     if not query:
         return {}
     answers: dict[str, list[Sample]] = {}
@@ -81,7 +81,7 @@ def _history(
     client: Prometheus, source: Source, groups: Sequence[GroupTarget], width: float
 ) -> tuple[Bin, ...]:
     """The last hour in bins; none where the store can't tell, which costs foresight and nothing else."""
-    query = promql.history(source, groups, width)
+    query = promql.history_query(source, groups, width)
     if not query:
         return ()
     try:
@@ -90,7 +90,7 @@ def _history(
         return ()
     read: dict[str, dict[float, float]] = {}
     for series in found:
-        values = {when: parse(text, "bin") for when, text in series.points}
+        values = {when: parse_signals(text, "bin") for when, text in series.points}
         known = {when: max(0.0, number.get()) for when, number in values.items() if number.known}
         read[series.labels.get(promql.TAG, "")] = known
     requests, prompts, outputs = (
@@ -103,7 +103,7 @@ def _history(
 
 def _too_few_samples(answers: Mapping[str, Sequence[Sample]]) -> bool:
     """Whether series exist (a gauge is looked up further back) but a rate has no two samples to rest on."""
-    counts = [parse(s.text, "samples").otherwise(0.0) for s in answers.get(f"{PREFILL}/samples", ())]
+    counts = [parse_signals(s.text, "samples").otherwise(0.0) for s in answers.get(f"{PREFILL}/samples", ())]
     return f"{PREFILL}/{signal_names.RUNNING}" in answers and max(counts, default=0.0) < 2
 
 
@@ -175,7 +175,7 @@ class _SampleReader:
         )
 
     def _link(self) -> Signal[float]:
-        found = [parse(sample.text, "transfer rate") for sample in self.answers.get(promql.LINK, ())]
+        found = [parse_signals(sample.text, "transfer rate") for sample in self.answers.get(promql.LINK, ())]
         known = [signal for signal in found if signal.known and signal.get() > 0]
         return known[0] if known else missing("the agents counted no transfers")
 
@@ -186,7 +186,7 @@ class _SampleReader:
         return {pod for group in groups for pod in group.pods or ()}
 
     def _stale(self, side: str) -> str:
-        ages = [parse(s.text, "age").otherwise(0.0) for s in self.answers.get(f"{side}/age", ())]
+        ages = [parse_signals(s.text, "age").otherwise(0.0) for s in self.answers.get(f"{side}/age", ())]
         if ages and min(ages) > _OLDEST_WINDOWS * self.source.window:
             return f"the newest sample is {min(ages):.0f} s old"
         return ""
@@ -217,7 +217,7 @@ class _SampleReader:
             return stale(f"{signal}: {old}")
         total = 0.0
         for sample in found:
-            read = parse(sample.text, signal)
+            read = parse_signals(sample.text, signal)
             if not read.known:
                 return read
             total += read.get()
@@ -235,7 +235,7 @@ class _SampleReader:
             return stale(f"{signal}: {old}")
         buckets: dict[float, float] = {}
         for sample in found:
-            read = parse(sample.text, signal)
+            read = parse_signals(sample.text, signal)
             if not read.known:
                 return read.without_value()
             edge = _edge(sample.labels.get("le"))
@@ -252,7 +252,7 @@ class _SampleReader:
         read = []
         for part in ("/sum", "/count"):
             samples = self.answers.get(f"{side}/{signal}{part}", ())
-            read.append(sum(parse(s.text, signal).otherwise(0.0) for s in samples))
+            read.append(sum(parse_signals(s.text, signal).otherwise(0.0) for s in samples))
         total, count = read
         return total / count if count > 0 and total > 0 else None
 
@@ -262,7 +262,7 @@ class _SampleReader:
             return {}
         values: dict[str, float] = {}
         for sample in found:
-            read = parse(sample.text, signal)
+            read = parse_signals(sample.text, signal)
             if read.known:
                 values[sample.labels.get("pod", "")] = read.get()
         return values

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hawk_operator.traffic.source import DECODE, PREFILL, GroupTarget, Source, matchers, targets_of
+from hawk_operator.traffic.source import DECODE, PREFILL, GroupTarget, Source, label_matchers, targets_of
 from hawk_planner.traffic import signal_names
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ HISTOGRAMS = {
 """The histograms that each side is asked for."""
 
 
-def build(source: Source, groups: Sequence[GroupTarget], window: float) -> str:
+def build_queries(source: Source, groups: Sequence[GroupTarget], window: float) -> str:
     """Return the query for both sides; custom signals are left out (they are asked one by one)."""
     parts: list[str] = []
     for side in (PREFILL, DECODE):
-        found = matchers(source, targets_of(side, groups))
+        found = label_matchers(source, targets_of(side, groups))
         if found:
             parts += _side(source, side, found, duration(window))
     if parts:
@@ -85,15 +85,15 @@ def _gauges(source: Source, side: str, found: Sequence[str], window: str) -> Ite
     yield tag(f"{side}/age", f"time() - max({stamps})")
 
 
-def history(source: Source, groups: Sequence[GroupTarget], width: float) -> str:
+def history_query(source: Source, groups: Sequence[GroupTarget], width: float) -> str:
     """The query for the last hour in bins of `width` seconds, as a matrix; empty where it can't be asked.
 
     It counts pods that are gone as well: what they served was traffic of this pool.
     """
     if signal_names.ARRIVALS in source.queries:
         return ""
-    found = matchers(source, targets_of(PREFILL, groups), gone=True)
-    outputs = matchers(source, targets_of(DECODE, groups), gone=True)
+    found = label_matchers(source, targets_of(PREFILL, groups), gone=True)
+    outputs = label_matchers(source, targets_of(DECODE, groups), gone=True)
     if not found or not outputs:
         return ""
     span = duration(width)

@@ -85,7 +85,7 @@ def targets_of(side: str, groups: Iterable[GroupTarget]) -> tuple[GroupTarget, .
     return tuple(group for group in groups if group.role in ROLES[side])
 
 
-def matchers(source: Source, groups: Sequence[GroupTarget], *, gone: bool = False) -> tuple[str, ...]:
+def label_matchers(source: Source, groups: Sequence[GroupTarget], *, gone: bool = False) -> tuple[str, ...]:
     """Label matchers, one set for groups that share namespace and selector; each as `{…}`.
 
     With `gone` also for pods whose names differ from a living pod's in the last part only: its predecessors.

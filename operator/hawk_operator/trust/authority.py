@@ -85,27 +85,27 @@ class Authority:
         return b"".join(_pem(certificate) for certificate in trusted)
 
 
-def advance(authority: Authority | None, now: datetime, lifetimes: Lifetimes) -> Authority:
+def advance_rotation(authority: Authority | None, now: datetime, lifetimes: Lifetimes) -> Authority:
     """The authority as it should be at `now`; the same object when nothing is due."""
     if authority is None or authority.signing.expires < now:
         heir = authority.waiting if authority else None
         alive = heir is not None and heir.expires >= now
-        return Authority(heir if heir and alive else make(now, lifetimes.authority))
+        return Authority(heir if heir and alive else make_authority(now, lifetimes.authority))
     waiting = authority.waiting
     if waiting is not None and now >= waiting.born + lifetimes.overlap:
         authority = Authority(waiting, None, (authority.signing.certificate, *authority.retired))
-    elif waiting is None and now >= renewal(authority.signing):
-        authority = replace(authority, waiting=make(now, lifetimes.authority))
+    elif waiting is None and now >= renewal_time(authority.signing):
+        authority = replace(authority, waiting=make_authority(now, lifetimes.authority))
     kept = tuple(certificate for certificate in authority.retired if certificate.not_valid_after_utc >= now)
     return authority if kept == authority.retired else replace(authority, retired=kept)
 
 
-def renewal(pair: KeyPair) -> datetime:
+def renewal_time(pair: KeyPair) -> datetime:
     """When the next one is due: at two thirds of its life."""
     return pair.born + (pair.expires - pair.born) * 2 / 3
 
 
-def make(now: datetime, life: timedelta) -> KeyPair:
+def make_authority(now: datetime, life: timedelta) -> KeyPair:
     """A new authority that can vouch for agents' DNS names alone.
 
     Common verifiers do not know constraints on URIs and would refuse the whole chain.
@@ -129,7 +129,7 @@ def make(now: datetime, life: timedelta) -> KeyPair:
     return KeyPair(certificate, key)
 
 
-def issue(
+def issue_certificate(
     authority: Authority,
     approved: Approved,
     now: datetime,
@@ -175,7 +175,7 @@ SIGNING, WAITING, RETIRED = "signing", "waiting", "retired"
 """Prefixes of the Secret's keys: signing.crt, signing.key, waiting.crt, waiting.key, retired.crt."""
 
 
-def dump(authority: Authority) -> dict[str, bytes]:
+def dump_authority(authority: Authority) -> dict[str, bytes]:
     """The Secret's data."""
     pairs = {SIGNING: authority.signing} | ({WAITING: authority.waiting} if authority.waiting else {})
     data: dict[str, bytes] = {}
@@ -186,7 +186,7 @@ def dump(authority: Authority) -> dict[str, bytes]:
     return data
 
 
-def load(data: Mapping[str, bytes]) -> Authority | None:
+def load_authority(data: Mapping[str, bytes]) -> Authority | None:
     """From the Secret's data; None when it is empty. AuthorityError when it holds something unusable."""
     if not data:
         return None

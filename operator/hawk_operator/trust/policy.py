@@ -90,7 +90,7 @@ class Denied:
     message: str
 
 
-def approve(request: SigningRequest, expected: Expected) -> Approved | Denied:
+def approve_request(request: SigningRequest, expected: Expected) -> Approved | Denied:
     """The verdict of the whole chain: the first check that objects, or what is approved."""
     for check in CHAIN:
         if objection := check(request, expected):

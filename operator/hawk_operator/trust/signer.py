@@ -36,13 +36,13 @@ from hawk_operator.trust.authority import (
     Authority,
     AuthorityError,
     Lifetimes,
-    advance,
-    dump,
-    issue,
-    load,
+    advance_rotation,
+    dump_authority,
+    issue_certificate,
+    load_authority,
     utc,
 )
-from hawk_operator.trust.policy import Approved, Denied, Expected, SigningRequest, approve
+from hawk_operator.trust.policy import Approved, Denied, Expected, SigningRequest, approve_request
 
 if TYPE_CHECKING:
     import threading
@@ -95,7 +95,7 @@ class Signer:
         self._authority: Authority | None = None
         self._looked = float("-inf")
 
-    def run(self, stop: threading.Event) -> None:
+    def run_signer(self, stop: threading.Event) -> None:
         """Repeat `round` until `stop` is set. Never raises: a failed round is logged and repeated."""
         rests = Backoff(2 * self._settings.poll, 20 * self._settings.poll, jitter=0)
         failures = 0
@@ -133,11 +133,13 @@ class Signer:
         where = self._settings.system_namespace
         secret = self._api.get(SECRET, self._settings.secret, where)
         data = {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
-        stored = load(data)
-        authority = advance(stored, now, self._settings.lifetimes)
+        stored = load_authority(data)
+        authority = advance_rotation(stored, now, self._settings.lifetimes)
         if authority is not stored:
             # Stored before it is published or used: what others trust must not be lost with this process.
-            secret["data"] = {key: base64.b64encode(value).decode() for key, value in dump(authority).items()}
+            secret["data"] = {
+                key: base64.b64encode(value).decode() for key, value in dump_authority(authority).items()
+            }
             self._api.replace(SECRET, secret)
             _log.info("trust: the authority has changed; it signs until %s", authority.signing.expires)
         config = self._api.get(CONFIG_MAP, self._settings.config_map, where)
@@ -154,14 +156,14 @@ class Signer:
     def _answer(self, item: dict[str, Any], authority: Authority, now: datetime) -> None:
         """Approve or deny, and sign. A request that somebody else has just changed waits for a round."""
         request = SigningRequest.of(item)
-        verdict = approve(request, self._settings.expected)
+        verdict = approve_request(request, self._settings.expected)
         try:
             if isinstance(verdict, Denied):
                 self._refuse(item, verdict, now)
                 return
             if not has_condition(item, "Approved"):
                 message = f"asked by the agent's pod {verdict.pod_uid} on node {verdict.node}"
-                item = self._put(item, "approval", condition("Approved", "OwnName", message, now))
+                item = self._put(item, "approval", signing_condition("Approved", "OwnName", message, now))
             self._sign(item, request, verdict, authority, now)
         except ConflictError as conflict:
             _log.info("trust: %s; looking again", conflict)
@@ -175,7 +177,7 @@ class Signer:
         now: datetime,
     ) -> None:
         asked = timedelta(seconds=request.expiration_seconds) if request.expiration_seconds else None
-        certificate = issue(authority, approved, now, self._settings.lifetimes, asked)
+        certificate = issue_certificate(authority, approved, now, self._settings.lifetimes, asked)
         item = dict(item)
         item["status"] = {
             **(item.get("status") or {}),
@@ -188,9 +190,9 @@ class Signer:
     def _refuse(self, item: dict[str, Any], denied: Denied, now: datetime) -> None:
         """Deny; where somebody else has approved what the policy does not allow, fail instead of signing."""
         if has_condition(item, "Approved"):
-            self._put(item, "status", condition("Failed", denied.reason, denied.message, now))
+            self._put(item, "status", signing_condition("Failed", denied.reason, denied.message, now))
         else:
-            self._put(item, "approval", condition("Denied", denied.reason, denied.message, now))
+            self._put(item, "approval", signing_condition("Denied", denied.reason, denied.message, now))
         self._metrics.requests.labels(denied.reason).inc()
         _log.warning("trust: refused %s: %s", item["metadata"]["name"], denied.message)
 
@@ -211,7 +213,7 @@ def has_condition(item: dict[str, Any], kind: str) -> bool:
     return any(found.get("type") == kind for found in (item.get("status") or {}).get("conditions") or [])
 
 
-def condition(kind: str, reason: str, message: str, now: datetime) -> dict[str, Any]:
+def signing_condition(kind: str, reason: str, message: str, now: datetime) -> dict[str, Any]:
     """A condition of a request."""
     time = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
@@ -232,4 +234,4 @@ def run(
     stop: threading.Event,
 ) -> None:
     """Answer requests until `stop` is set; only the leader runs it. `clock` gives Unix seconds."""
-    Signer(api, settings, clock, metrics).run(stop)
+    Signer(api, settings, clock, metrics).run_signer(stop)

@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hawk_kube.kinds import ACCELERATOR_CLASS, DEPLOYMENT, HAWK_NODE, HAWK_POOL, POD, ResourceKind
-from hawk_operator.cache import reduced
+from hawk_operator.cache import projections
 from hawk_operator.runtime.workqueue import WorkKey, next_tick, pool_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from hawk_operator.cache.reduced import PoolEntry
-    from hawk_operator.cache.shelf import Change
+    from hawk_operator.cache.indexer import Change
+    from hawk_operator.cache.projections import PoolEntry
     from hawk_operator.reconcile.context import ReconcileContext
     from hawk_operator.wiring.peers import Agent
     from hawk_operator.workloads.pods import Pod
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 _SPREAD_SECONDS = 15.0
 
 
-class Marks:
-    """Puts what changed on its shelf and feeds the queue. A mark too many costs one look; one too few costs
+class EventHandlers:
+    """Puts what changed on its indexer and feeds the queue. A mark too many costs one look; one too few costs
     an interval."""
 
     def __init__(self, context: ReconcileContext, wall: Callable[[], float]) -> None:
         self._context = context
         self._wall = wall
 
-    def changed(self, kind: ResourceKind, event: str | None, body: Mapping[str, Any]) -> None:
+    def handle(self, kind: ResourceKind, event: str | None, body: Mapping[str, Any]) -> None:
         """An object was listed (event None), added, modified or deleted."""
         self._context.metrics.events.labels(kind.plural).inc()
-        change = self._context.snapshot.take(kind, event, body)
+        change = self._context.cache.apply_event(kind, event, body)
         if kind == HAWK_POOL:
             self._pool(event, body, change)
         elif change is None:
@@ -44,9 +44,9 @@ class Marks:
         elif kind == HAWK_NODE:
             self._node(change)
         elif kind == ACCELERATOR_CLASS and event is not None:
-            self.all_pools()
+            self.enqueue_all_pools()
 
-    def all_pools(self) -> None:
+    def enqueue_all_pools(self) -> None:
         """Look at every pool that is known."""
         for key in self._context.memories.known():
             self._context.queue.add(key)
@@ -58,23 +58,23 @@ class Marks:
             # Known before this process began: nothing is urgent, so hundreds of them don't come at once.
             self._context.queue.add_at(key, next_tick(metadata["uid"], _SPREAD_SECONDS, self._wall()))
             return
-        if change is None or (change.before and change.after and _same_wish(change.before, change.after)):
+        if change is None or (change.before and change.after and _same_spec(change.before, change.after)):
             return
         self._context.queue.add(key)
         if event != "MODIFIED":
-            self._context.mark_wiring()
+            self._context.enqueue_wiring()
 
     def _child(self, change: Change[dict[str, Any]]) -> None:
         body = change.after or change.before
         assert body is not None
-        self._of_label(owner_key(body), *reduced.pool_of_child(body))
+        self._enqueue_owner(owner_key(body), *projections.index_by_pool(body))
 
     def _pod(self, change: Change[Pod]) -> None:
         pod = change.after or change.before
         assert pod is not None
-        self._of_label(None, (pod.namespace, pod.pool))
+        self._enqueue_owner(None, (pod.namespace, pod.pool))
 
-    def _of_label(self, owner: WorkKey | None, label: tuple[str, str]) -> None:
+    def _enqueue_owner(self, owner: WorkKey | None, label: tuple[str, str]) -> None:
         """Mark the owner, or the pool that is known by its label."""
         key = owner or self._context.shared.children.get(label)
         if key is not None:
@@ -82,9 +82,9 @@ class Marks:
 
     def _node(self, change: Change[Agent]) -> None:
         if not (change.before and change.after) or _wiring(change.before) != _wiring(change.after):
-            self._context.mark_wiring()
+            self._context.enqueue_wiring()
         for agent in (change.before, change.after):
-            for key in () if agent is None else (*self._context.shared.on(agent.name), *_owners(agent)):
+            for key in () if agent is None else (*self._context.shared.pools_on(agent.name), *_owners(agent)):
                 self._context.queue.add(key)
 
 
@@ -94,7 +94,7 @@ def _observed(body: Mapping[str, Any]) -> bool:
     return bool(seen == body["metadata"].get("generation"))
 
 
-def _same_wish(before: PoolEntry, after: PoolEntry) -> bool:
+def _same_spec(before: PoolEntry, after: PoolEntry) -> bool:
     """Whether only the status moved, which is what looks themselves write."""
     old, new = before.body["metadata"], after.body["metadata"]
     return all(old.get(k) == new.get(k) for k in ("uid", "generation", "annotations", "deletionTimestamp"))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hawk_operator.manager.health import Activity
     from hawk_operator.runtime.metrics import Metrics
     from hawk_operator.runtime.settings import OperatorSettings
-    from hawk_operator.watch.event_handlers import Marks
+    from hawk_operator.watch.event_handlers import EventHandlers
 
 _log = logging.getLogger(__name__)
 
@@ -44,13 +44,13 @@ class Watcher:
     def __init__(
         self,
         settings: OperatorSettings,
-        marks: Marks,
+        handlers: EventHandlers,
         metrics: Metrics,
         activity: Activity,
         kinds: Sequence[ResourceKind],
     ) -> None:
         self._settings = settings
-        self._marks = marks
+        self._handlers = handlers
         self._metrics = metrics
         self._activity = activity
         self._kinds = tuple(kinds)
@@ -92,7 +92,7 @@ class Watcher:
         await kopf.operator(
             identity=_IDENTITY,
             registry=self._registry(),
-            settings=configured(self._settings),
+            settings=configure_kopf(self._settings),
             standalone=True,
             clusterwide=not self._settings.namespace,
             namespaces=[self._settings.namespace] if self._settings.namespace else (),
@@ -106,7 +106,7 @@ class Watcher:
 
         @kopf.on.login(registry=registry)
         def login(**_: Any) -> Any:
-            return connection_info(config.load())
+            return connection_info(config.load_config())
 
         for kind in self._kinds:
             self._register(registry, kind)
@@ -117,9 +117,9 @@ class Watcher:
 
         async def changed(event: Any, **_: Any) -> None:
             self._activity.watched()
-            self._marks.changed(kind, event["type"], event["object"])
+            self._handlers.handle(kind, event["type"], event["object"])
 
-        kopf.on.event(kind.group, kind.version, kind.plural, registry=registry, id=f"mark-{kind.plural}")(
+        kopf.on.event(kind.group, kind.version, kind.plural, registry=registry, id=f"enqueue-{kind.plural}")(
             changed
         )
 
@@ -144,7 +144,7 @@ def connection_info(endpoint: config.Endpoint) -> kopf.ConnectionInfo:
     )
 
 
-def configured(settings: OperatorSettings) -> kopf.OperatorSettings:
+def configure_kopf(settings: OperatorSettings) -> kopf.OperatorSettings:
     """kopf's settings for watching and nothing else."""
     import kopf  # noqa: PLC0415
 
@@ -163,7 +163,7 @@ def configured(settings: OperatorSettings) -> kopf.OperatorSettings:
     made.networking.error_backoffs = (1, 2, 4, 8)
     made.networking.enforce_retry_after = True
     # kopf runs a task for each object, which ends when it was idle for this long. A limit on them would let
-    # no more than limit / idle_timeout objects through a second, however little a mark costs.
+    # no more than limit / idle_timeout objects through a second, however little an event costs.
     made.queueing.worker_limit = None
     made.queueing.idle_timeout = 0.1
     made.queueing.exit_timeout = 0.5
@@ -191,6 +191,6 @@ def _remember_nothing() -> kopf.DiffBaseStorage:
     return Nothing()
 
 
-def watched(allowed: Sequence[ResourceKind]) -> list[ResourceKind]:
+def watched_kinds(allowed: Sequence[ResourceKind]) -> list[ResourceKind]:
     """The kinds to watch: the pools and what belongs to them, and of the cluster's kinds the allowed ones."""
     return [HAWK_POOL, *_LABELLED, *(kind for kind in _CLUSTER if kind in allowed)]

@@ -30,7 +30,7 @@ class LinkIndex:
     message: str
 
 
-def judge(sides: Sides, agents: Mapping[str, Agent], wiring: Wiring) -> LinkIndex:
+def judge_links(sides: Sides, agents: Mapping[str, Agent], wiring: Wiring) -> LinkIndex:
     """The state of the links of one pool.
 
     A link counts as proved when both ends list the other as verified, both live, and each has the other's

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Beat:
     """A Lease as last seen; `age` is how long it is known not to have changed, in seconds."""
 
-    mark: str
+    version: str
     duration: float
     age: float
 
@@ -31,8 +31,8 @@ class Beat:
         return self.age <= self.duration
 
 
-def read(lease: Mapping[str, Any]) -> tuple[str, str, float, float]:
-    """(name, mark, duration, renewal time) of a Lease; a Lease without a holder has duration 0."""
+def read_beats(lease: Mapping[str, Any]) -> tuple[str, str, float, float]:
+    """(name, version, duration, renewal time) of a Lease; a Lease without a holder has duration 0."""
     spec = lease.get("spec") or {}
     renewed = str(spec.get("renewTime") or "")
     holder = str(spec.get("holderIdentity") or "")
@@ -40,7 +40,7 @@ def read(lease: Mapping[str, Any]) -> tuple[str, str, float, float]:
     return str(lease["metadata"]["name"]), f"{holder}@{renewed}", duration, seconds(renewed)
 
 
-def observe(
+def observe_beats(
     before: Mapping[str, Beat], leases: Iterable[Mapping[str, Any]], passed: float, now: float
 ) -> dict[str, Beat]:
     """The beats by HawkNode name after a look at all Leases; those that are gone are forgotten.
@@ -50,15 +50,15 @@ def observe(
     """
     beats = {}
     for lease in leases:
-        name, mark, duration, renewed = read(lease)
+        name, version, duration, renewed = read_beats(lease)
         old = before.get(name)
         if old is None:
-            beats[name] = Beat(mark, duration, max(0.0, now - renewed))
+            beats[name] = Beat(version, duration, max(0.0, now - renewed))
         else:
-            beats[name] = Beat(mark, duration, old.age + passed if old.mark == mark else 0.0)
+            beats[name] = Beat(version, duration, old.age + passed if old.version == version else 0.0)
     return beats
 
 
-def living(beats: Mapping[str, Beat]) -> frozenset[str]:
+def living_agents(beats: Mapping[str, Beat]) -> frozenset[str]:
     """Names of the HawkNodes whose agents live."""
     return frozenset(name for name, beat in beats.items() if beat.alive)

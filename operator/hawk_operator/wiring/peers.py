@@ -97,7 +97,7 @@ class Wiring:
     refused: Mapping[tuple[str, str], tuple[Reason, str]] = field(default_factory=dict)
 
 
-def wire(sides: Iterable[Sides], agents: Mapping[str, Agent], limit: int = MAX_PEERS) -> Wiring:
+def wire_agents(sides: Iterable[Sides], agents: Mapping[str, Agent], limit: int = MAX_PEERS) -> Wiring:
     """Choose the pairs for all pools together; every agent gets at most `limit` peers, sorted by name."""
     ambiguous = _ambiguous(agents.values())
     wanted = {pair for side in sides for pair in side.pairs()}
@@ -139,7 +139,7 @@ def _by_preference(
     return sorted(pairs, key=lambda pair: (_distance(*(agents[name] for name in pair)), _spread(pair), pair))
 
 
-def moved(before: Wiring, after: Wiring) -> frozenset[str]:
+def regions_moved(before: Wiring, after: Wiring) -> frozenset[str]:
     """The agents whose peers, or whose refused pairs, are others than before."""
     peers = {
         name
@@ -184,7 +184,7 @@ def spec_of(
     )
 
 
-def outdated(agent: Agent, wanted: NodeSpec) -> bool:
+def outdated_peers(agent: Agent, wanted: NodeSpec) -> bool:
     """Whether the spec must be written. An agent that is told nothing and needs nothing is left alone."""
     if not (wanted.peers or wanted.terms or agent.peers or agent.terms):
         return False

@@ -14,9 +14,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from hawk_api import labels
+from hawk_api.checks.template import uses_claims
 from hawk_api.names import child_name, label_value
-from hawk_api.policy.template import uses_claims
-from hawk_api.quantity import parse
+from hawk_api.quantity import parse_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +66,7 @@ def group_labels(pool: str, group: str) -> dict[str, str]:
     return {**pool_labels(pool), labels.GROUP: group}
 
 
-def render(
+def render_child(
     pool: HawkPool,
     group: GroupSpec,
     device: AcceleratorClassSpec | None,
@@ -86,10 +86,10 @@ def render(
     if group.template is None:
         raise ValueError(f"group {group.name} has no template")
     selector = group_labels(pool.metadata.name, group.name)
-    marks = {**selector, labels.ROLE: group.role.value}
+    own_labels = {**selector, labels.ROLE: group.role.value}
     template = copy.deepcopy(group.template)
     metadata = dict(template.get("metadata") or {})
-    metadata["labels"] = {**(metadata.get("labels") or {}), **marks}
+    metadata["labels"] = {**(metadata.get("labels") or {}), **own_labels}
     spec = template["spec"]
     if device is not None and device.resource_name and not uses_claims(template):
         _ask_for_devices(spec, group, device.resource_name)
@@ -103,7 +103,7 @@ def render(
         "metadata": {
             "name": name_of(pool.metadata.name, group.name),
             "namespace": pool.metadata.namespace,
-            "labels": marks,
+            "labels": own_labels,
             "ownerReferences": [owner_of(pool)],
         },
         "spec": {
@@ -113,7 +113,7 @@ def render(
             "template": {"metadata": metadata, "spec": spec},
         },
     }
-    body["metadata"]["annotations"] = {HASH: digest(body)}
+    body["metadata"]["annotations"] = {HASH: template_digest(body)}
     body["spec"]["replicas"] = replicas
     return body
 
@@ -133,7 +133,7 @@ def owner_of(pool: HawkPool) -> Object:
     }
 
 
-def digest(body: Object) -> str:
+def template_digest(body: Object) -> str:
     """A short hash of a rendered child, without its replicas."""
     text = json.dumps(body, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -178,7 +178,7 @@ def _ask_for_devices(spec: Object, group: GroupSpec, resource: str) -> None:
 
 def _whole(value: object, field: str) -> Decimal:
     try:
-        number = parse(str(value))
+        number = parse_quantity(str(value))
     except ValueError as error:
         raise TemplateError(field, f"{value!r} is no quantity; give a whole number") from error
     if number != int(number) or number < 0:
@@ -247,15 +247,15 @@ def _prefer_same_zone(spec: Object, pool: str) -> None:
     }
 
 
-def differs(wanted: Object, live: Mapping[str, Any]) -> str:
+def child_differs(wanted: Object, live: Mapping[str, Any]) -> str:
     """The path of the first field that has to be applied, or "" when the child is as wanted."""
     noted = (live.get("metadata", {}).get("annotations") or {}).get(HASH)
     if noted != wanted["metadata"]["annotations"][HASH]:
         return f"metadata.annotations[{HASH}]"
-    return missing(wanted, live)
+    return missing_fields(wanted, live)
 
 
-def missing(wanted: object, live: object, path: str = "") -> str:
+def missing_fields(wanted: object, live: object, path: str = "") -> str:
     """The path of the first value of `wanted` that `live` doesn't have; "" when all are there.
 
     `live` may have more: defaults, and what others own. Lists of named objects are matched by name, others
@@ -267,7 +267,7 @@ def missing(wanted: object, live: object, path: str = "") -> str:
         for key, value in wanted.items():
             if value is None or value in ({}, []):
                 continue
-            found = missing(value, live.get(key), f"{path}.{key}" if path else str(key))
+            found = missing_fields(value, live.get(key), f"{path}.{key}" if path else str(key))
             if found:
                 return found
         return ""
@@ -286,7 +286,7 @@ def _missing_items(wanted: list[Any], live: object, path: str) -> str:
         pairs = [(f"{path}[{index}]", *pair) for index, pair in enumerate(zip(wanted, live, strict=True))]
     else:
         return path
-    return next((found for where, left, right in pairs if (found := missing(left, right, where))), "")
+    return next((found for where, left, right in pairs if (found := missing_fields(left, right, where))), "")
 
 
 def _same(wanted: object, live: object) -> bool:
@@ -299,6 +299,6 @@ def _same(wanted: object, live: object) -> bool:
     if not isinstance(wanted, (str, int, float)) or not isinstance(live, (str, int, float)):
         return False
     try:
-        return parse(str(wanted)) == parse(str(live))
+        return parse_quantity(str(wanted)) == parse_quantity(str(live))
     except ValueError:
         return False

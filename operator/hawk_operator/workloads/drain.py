@@ -117,7 +117,7 @@ def ordinal(pod: Pod) -> int:
     return int(found.group(1)) if found else -1
 
 
-def plan(
+def plan_drain(
     pods: Sequence[Pod], goal: int, work: PodWork, timeout: float, now: float, *, by_ordinal: bool = False
 ) -> Drain:
     """The drain of a group that should have `goal` workers; nothing to do gives an empty one.

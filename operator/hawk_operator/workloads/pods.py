@@ -66,14 +66,14 @@ def timestamp(now: float) -> str:
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def read(body: Mapping[str, Any]) -> Pod:
+def read_pod(body: Mapping[str, Any]) -> Pod:
     """A pod from the API's form; absent parts are read as absent, never as errors."""
     metadata, status = body.get("metadata", {}), body.get("status", {})
     conditions = {entry.get("type"): entry for entry in status.get("conditions") or ()}
     annotations = metadata.get("annotations") or {}
     scheduled = conditions.get("PodScheduled", {})
     drain = annotations.get(DRAIN_SINCE)
-    marks = metadata.get("labels") or {}
+    own_labels = metadata.get("labels") or {}
     return Pod(
         name=str(metadata.get("name", "")),
         namespace=str(metadata.get("namespace", "")),
@@ -91,8 +91,8 @@ def read(body: Mapping[str, Any]) -> Pod:
         drain_since=seconds(drain) or None,
         deletion_cost=str(annotations.get(DELETION_COST, "")),
         problem=_problem(status),
-        pool=marks.get(labels.POOL, ""),
-        group=marks.get(labels.GROUP, ""),
+        pool=own_labels.get(labels.POOL, ""),
+        group=own_labels.get(labels.GROUP, ""),
     )
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-__all__ = ["FORMATS", "as_svg", "check_writable", "unwritable", "write"]
+__all__ = ["FORMATS", "as_svg", "check_writable", "unwritable", "write_figure"]
 
 FORMATS = (".png", ".svg", ".csv")
 FEW_DECADES = 2000.0
@@ -38,7 +38,7 @@ LABEL: dict[str, Any] = {
 }
 
 
-def write(chart: Chart, path: Path, *, others: tuple[str, ...] = ()) -> None:
+def write_figure(chart: Chart, path: Path, *, others: tuple[str, ...] = ()) -> None:
     """Write `chart` to `path` as its suffix says. Raises InputError for another suffix or a bad path.
 
     `others` are suffixes that the caller takes besides these.

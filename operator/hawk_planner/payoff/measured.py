@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["COLUMNS", "Measured", "Row", "as_csv", "closest", "read", "tables"]
+__all__ = ["COLUMNS", "Measured", "Row", "as_csv", "closest", "read_measured", "tables"]
 
 COLUMNS = ("model", "acceleratorClass", "devices", "phase", "tokens", "batch", "context", "ms", "source")
 SUFFIXES = (".csv", ".json", ".yaml", ".yml")
@@ -167,7 +167,7 @@ def _named(row: Row) -> str:
     return f"{row.phase} of {row.model} on {row.devices} x {row.device}, {point},"
 
 
-def read(path: Path) -> list[Row]:
+def read_measured(path: Path) -> list[Row]:
     """Return the rows of a file; raises InputError that names the row and what is wrong with it."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -196,7 +196,7 @@ def _bodies(text: str, suffix: str) -> Any:
     from hawk_api import documents  # noqa: PLC0415
 
     try:
-        found = documents.load(text)
+        found = documents.load_documents(text)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from error
     return found[0] if len(found) == 1 else None

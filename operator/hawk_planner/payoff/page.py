@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from .plan import CapacityPlan
 
-__all__ = ["page"]
+__all__ = ["html_page"]
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #1f2933; --soft: #52606d; --line: #e4e7eb;
@@ -57,7 +57,7 @@ figure svg { width: 100%; height: auto; min-width: 36rem; max-width: 54rem; }
 """
 
 
-def page(name: str, answer: CapacityPlan, data: dict[str, Any]) -> str:
+def html_page(name: str, answer: CapacityPlan, data: dict[str, Any]) -> str:
     """Return the page of a plan for the pool `name`; `data` is what `results.plan_data` gave."""
     scenario = answer.scenario
     workload = scenario.workload

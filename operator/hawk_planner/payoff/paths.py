@@ -50,7 +50,7 @@ def layout_path(
         return WHOLE
     # Compiling a translation loads numpy, which equal layouts never need.
     from hawk_agent.layouts import LayoutError, compile_nest  # noqa: PLC0415
-    from hawk_agent.plans import Costs, choose, strategies  # noqa: PLC0415
+    from hawk_agent.plans import Costs, applicable_strategies, choose_strategy  # noqa: PLC0415
     from hawk_agent.plans.strategies import REMOTE  # noqa: PLC0415
 
     costs = Costs(link_bytes_per_s=link_bytes_per_second)
@@ -60,7 +60,7 @@ def layout_path(
     try:
         for shape in shapes_of(geometry):
             nest = compile_nest(*(layout_for(side, shape, whole, dtype.value) for side in (left, right)))
-            way = choose(strategies(nest, costs), among=REMOTE)
+            way = choose_strategy(applicable_strategies(nest, costs), among=REMOTE)
             seconds += way.seconds
             nbytes += nest.payload_nbytes
             ways.append(f"{way.name}, limited by {way.limited_by}")

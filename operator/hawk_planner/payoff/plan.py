@@ -28,7 +28,16 @@ if TYPE_CHECKING:
     from .question import Question
     from .scenario import DeclaredGroup, Scenario
 
-__all__ = ["Band", "CapacityPlan", "SplitAssessment", "Verdict", "answer", "candidates", "judge", "rank"]
+__all__ = [
+    "Band",
+    "CapacityPlan",
+    "SplitAssessment",
+    "Verdict",
+    "candidates",
+    "judge_ranking",
+    "make_capacity_plan",
+    "rank_candidates",
+]
 
 SPLITS = (ServingMode.SPLIT, ServingMode.OFFLOAD, ServingMode.ATTENTION_FFN, ServingMode.TARGET_DRAFT)
 """Ways that put unlike devices to work on one request."""
@@ -124,14 +133,14 @@ def _flexible(scenario: Scenario, part: DeclaredGroup) -> Callable[[], Candidate
     return lambda: flexible(scenario, part)
 
 
-def rank(found: Sequence[Candidate]) -> list[Candidate]:
+def rank_candidates(found: Sequence[Candidate]) -> list[Candidate]:
     """Return candidates that meet everything by cost, then those that miss, then the unknown."""
     return sorted(found, key=lambda one: (one.standing is Feasibility.UNKNOWN, cheapest_first(one)))
 
 
-def judge(found: Sequence[Candidate]) -> SplitAssessment:
+def judge_ranking(found: Sequence[Candidate]) -> SplitAssessment:
     """Return the verdict on the best split against the best whole among `found`."""
-    ranked = rank(found)
+    ranked = rank_candidates(found)
     best_split = next((one for one in ranked if one.kind in SPLITS), None)
     best_whole = next((one for one in ranked if one.kind not in SPLITS), None)
     verdict, reason = _verdict(best_split, best_whole)
@@ -198,12 +207,14 @@ def corners(question: Question) -> list[Scenario]:
     ]
 
 
-def answer(question: Question) -> CapacityPlan:
+def make_capacity_plan(question: Question) -> CapacityPlan:
     """Return the plan for a question."""
     middle = [with_capacity(one, question.scenario) for one in candidates(question.scenario)]
-    outcome = judge(middle)
+    outcome = judge_ranking(middle)
     elsewhere = [candidates(scenario) for scenario in corners(question)]
-    others = {one.verdict: one.reason for one in map(judge, elsewhere) if one.verdict is not outcome.verdict}
+    others = {
+        one.verdict: one.reason for one in map(judge_ranking, elsewhere) if one.verdict is not outcome.verdict
+    }
     if others and outcome.verdict in (Verdict.PAYS, Verdict.DOES_NOT_PAY):
         told = "; ".join(f"{verdict} ({reason})" for verdict, reason in sorted(others.items()))
         outcome = replace(
@@ -211,7 +222,7 @@ def answer(question: Question) -> CapacityPlan:
             verdict=Verdict.TOO_CLOSE,
             reason=f"{outcome.verdict} ({outcome.reason}); elsewhere in the inputs' ranges {told}",
         )
-    ranked = rank(middle)
+    ranked = rank_candidates(middle)
     return CapacityPlan(
         ranking=tuple(ranked),
         outcome=outcome,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .measured import Measured
     from .scenario import Drafter
 
-__all__ = ["Question", "ask", "device_of"]
+__all__ = ["Question", "build_scenario", "device_of"]
 
 MOST_HALVINGS = 6
 SIXTEEN_BITS = (Precision.FLOAT16, Precision.BFLOAT16)
@@ -44,7 +44,7 @@ class Question:
     """Whether the pool declares groups of both roles."""
 
 
-def ask(
+def build_scenario(
     spec: HawkPoolSpec,
     geometry: Geometry,
     classes: Mapping[str, AcceleratorClassSpec],

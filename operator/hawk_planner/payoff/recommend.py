@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from .candidate import PoolUse
 
-__all__ = ["Recommendation", "recommend"]
+__all__ = ["Recommendation", "recommend_spec"]
 
 DECLARABLE = (ServingMode.COLOCATED, ServingMode.SPLIT)
 """Ways of serving that a pool's groups can declare."""
@@ -29,7 +29,7 @@ class Recommendation:
     """What differs from the pool as it is; empty when nothing does."""
 
 
-def recommend(pool: Mapping[str, Any], ranking: Sequence[Candidate]) -> Recommendation | None:
+def recommend_spec(pool: Mapping[str, Any], ranking: Sequence[Candidate]) -> Recommendation | None:
     """Return what to declare; None when no declarable way meets the objectives.
 
     Bounds are widened where the plan needs more replicas and never narrowed: traffic varies, a plan doesn't.

@@ -11,7 +11,7 @@ from .checks import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["parse_sweeps", "sweep"]
+__all__ = ["parse_sweeps", "sweep_inputs"]
 
 MOST_POINTS = 10_000
 Inputs = TypeVar("Inputs")
@@ -50,7 +50,7 @@ def _range(low: float, high: float, count: int) -> list[float]:
     return [low + (high - low) * step / (count - 1) for step in range(count)]
 
 
-def sweep(
+def sweep_inputs(
     inputs: Inputs, values: dict[str, list[float]], report: Callable[[Inputs], dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return a report for each combination; whole-number fields are rounded."""

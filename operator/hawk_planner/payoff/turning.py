@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from . import checks
 from .candidate import Candidate, Feasibility
 from .colocated import cheapest_first, colocated
-from .plan import Verdict, judge
+from .plan import Verdict, judge_ranking
 from .split import split
 from .ways import whole_parts
 
@@ -94,7 +94,7 @@ def turning_points(scenario: Scenario) -> list[Turn]:
         if apart.standing is not Feasibility.MEETS:
             return False
         other = whole()
-        return judge([apart, *([other] if other else [])]).verdict is Verdict.PAYS
+        return judge_ranking([apart, *([other] if other else [])]).verdict is Verdict.PAYS
 
     def against_new(trial: Scenario) -> bool:
         fixed = replace(trial, most_devices_per_replica=1)

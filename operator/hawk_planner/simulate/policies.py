@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hawk_api.v1alpha1.enums import Role
 from hawk_planner.simulate.cache import code
-from hawk_planner.sizing import History, plan
+from hawk_planner.sizing import History, plan_replicas
 
 if TYPE_CHECKING:
     from hawk_planner.simulate.meter import Gauges
@@ -48,7 +48,7 @@ class Hawk:
         del gauges
         if not self.history.entries:
             self.history = History.start({name: o.replicas for name, o in observed.items()}, now)
-        self.last = plan(window, self.problem, observed, self.history, now)
+        self.last = plan_replicas(window, self.problem, observed, self.history, now)
         self.history = self.history.add(self.last)
         return self.last.replicas
 

@@ -18,7 +18,7 @@ from hawk_planner.simulate.cache import Store, code
 from hawk_planner.simulate.engine import ClusterSettings, Policy, Simulation
 from hawk_planner.simulate.hindsight import GOOD, oracle, static_best
 from hawk_planner.simulate.policies import Hawk, Knobs, PerRole, Schedule, decode_side, fixed
-from hawk_planner.simulate.score import Score, score
+from hawk_planner.simulate.score import Score, score_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -128,7 +128,7 @@ class Arena:
         if self.store is not None and (kept := self.store.get(key)) is not None:
             return replace(Score.of_plain(kept), policy=policy.name)
         outcome = Simulation(trace, self.problem, policy, settings).run(self._telling(policy.name))
-        found = score(trace, self.problem, outcome, policy.name, span)
+        found = score_result(trace, self.problem, outcome, policy.name, span)
         if self.store is not None:
             self.store.put(key, found.plain())
         return found
@@ -141,21 +141,21 @@ class Arena:
         return lambda come: tell(name, come)
 
 
-def compare(arena: Arena, names: Iterable[str]) -> list[Score]:
+def compare_policies(arena: Arena, names: Iterable[str]) -> list[Score]:
     """Score policies by name, in order; raises UnknownPolicyError. Deterministic."""
     wanted = list(names)
     for name in wanted:
-        check(name)
+        check_run(name)
     arena = arena.begun
     with dynamo.Host() as host:
-        return [compete(arena, name, host) for name in wanted]
+        return [run_policies(arena, name, host) for name in wanted]
 
 
-def check(name: str) -> None:
+def check_run(name: str) -> None:
     """Refuse a name that no policy has; raises UnknownPolicyError."""
     if name.startswith("fixed:"):
         try:
-            ratios.parse(name.removeprefix("fixed:"))
+            ratios.parse_ratio(name.removeprefix("fixed:"))
         except ValueError as error:
             raise UnknownPolicyError(
                 f"{name!r} has no ratio of counts from 1 to 9999; write prefill:decode, such as fixed:1:2"
@@ -164,7 +164,7 @@ def check(name: str) -> None:
         raise UnknownPolicyError(f"{name!r} is unknown; use fixed:A:B or one of {', '.join(POLICIES)}")
 
 
-def compete(arena: Arena, name: str, host: dynamo.Host) -> Score:
+def run_policies(arena: Arena, name: str, host: dynamo.Host) -> Score:
     """Score one policy in an arena that has begun, tuned first if it is one that people tune."""
     if name == "static-best":
         return static_best(arena.problem, arena.judge)[1]
@@ -185,7 +185,7 @@ def family(arena: Arena, name: str, host: dynamo.Host) -> tuple[Family, dict[str
     if name == "dynamo":
         return _dynamo(arena, host)
     if name.startswith("fixed:"):
-        return _fixed(arena, name, ratios.parse(name.removeprefix("fixed:")))
+        return _fixed(arena, name, ratios.parse_ratio(name.removeprefix("fixed:")))
     return _tuned(arena, name)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import yaml
 
 from hawk_api.catalogue import shipped
-from hawk_api.models.resolve import resolve
+from hawk_api.models.resolve import resolve_geometry
 from hawk_api.v1alpha1 import HawkPool
 from hawk_planner.sizing import Problem
 
@@ -39,9 +39,9 @@ spec:
 """
 
 
-def sample() -> Problem:
+def sample_trace() -> Problem:
     """The sample pool as the decision sees it, with STRETCH."""
     pool = HawkPool.model_validate(yaml.safe_load(SAMPLE_POOL))
-    problem = Problem.of(pool, shipped(), resolve(pool.spec.model))
+    problem = Problem.of(pool, shipped(), resolve_geometry(pool.spec.model))
     assert problem.ttft is not None
     return replace(problem, ttft=replace(problem.ttft, stretch=STRETCH))

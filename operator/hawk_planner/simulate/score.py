@@ -72,7 +72,7 @@ def ttft_target(objective: SizingObjective | None, alone: float) -> float:
     return math.inf if objective is None else max(objective.target, objective.stretch * alone)
 
 
-def score(
+def score_result(
     trace: Trace, problem: Problem, outcome: SimulationResult, name: str, span: tuple[float, float]
 ) -> Score:
     """Judge the requests that arrive within `span` (seconds), and the cost of that time."""

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from hawk_api.v1alpha1.enums import Role
 from hawk_planner.simulate.meter import BIN_S, BINS, WINDOW_S
-from hawk_planner.simulate.sample import sample
-from hawk_planner.sizing import GroupObservation, History, plan
+from hawk_planner.simulate.sample import sample_trace
+from hawk_planner.sizing import GroupObservation, History, plan_replicas
 from hawk_planner.traffic import SideTraffic, Window, bins, distribution, signals
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def window(chance: random.Random) -> Window:
 
 def pools() -> list[tuple[str, Problem]]:
     """Pools of one class a role, and with decode workers that lend themselves."""
-    apart = sample()
+    apart = sample_trace()
     lent = tuple(replace(g, role=Role.BOTH) if g.role is Role.DECODE else g for g in apart.groups)
     return [("roles apart", apart), ("decode lends", replace(apart, groups=lent))]
 
@@ -60,7 +60,7 @@ def main(number: int = 1000) -> None:
             there = {group.name: GroupObservation(4, 4, 4) for group in problem.groups}
             for taken in (first, again):
                 began = time.process_time()
-                made = plan(found, problem, there, History(), 0.0)
+                made = plan_replicas(found, problem, there, History(), 0.0)
                 taken.append(1e3 * (time.process_time() - began))
                 there = {group: GroupObservation(n, n, n) for group, n in made.replicas.items()}
         for when, taken in (("first look", first), ("as decided", again)):

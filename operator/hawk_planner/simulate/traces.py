@@ -64,7 +64,7 @@ _KNOWN = "Azure (CSV), Mooncake (JSON lines) and BurstGPT (CSV) are understood"
 _Read = Callable[[Path, Iterable[tuple[int, str]]], Iterator[TraceRequest]]
 
 
-def load(path: Path | str) -> Trace:
+def load_trace(path: Path | str) -> Trace:
     """Read a trace; raises TraceError. Requests are sorted, and time starts at the first."""
     path = Path(path)
     try:

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hawk_planner.sizing.decide import plan
+    from hawk_planner.sizing.decide import plan_replicas
     from hawk_planner.sizing.decision import Decision
     from hawk_planner.sizing.history import History
     from hawk_planner.sizing.problem import GroupObservation, Problem, SizedGroup, SizingObjective
@@ -29,7 +29,7 @@ __all__ = [
     "Step",
     "Worker",
     "next_step",
-    "plan",
+    "plan_replicas",
 ]
 
 _HOMES = {
@@ -44,7 +44,7 @@ _HOMES = {
     "Step": "steps",
     "Worker": "roofline",
     "next_step": "steps",
-    "plan": "decide",
+    "plan_replicas": "decide",
 }
 
 

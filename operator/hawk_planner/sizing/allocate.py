@@ -100,7 +100,7 @@ def _cheapest(groups: Sequence[SizedGroup], side: Side) -> list[SizedGroup]:
     return sorted(groups, key=price)
 
 
-def fit(problem: Problem, wanted: Counts, caps: Counts) -> Fitted:
+def fit_budget(problem: Problem, wanted: Counts, caps: Counts) -> Fitted:
     """Bring wanted replicas within caps, ratio bounds and budgets."""
     limits: list[str] = []
     counts = {}

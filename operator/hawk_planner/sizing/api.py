@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hawk_planner.sizing.decide import Observed, plan
+from hawk_planner.sizing.decide import Observed, plan_replicas
 from hawk_planner.sizing.problem import Problem
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hawk_planner.traffic import Window
 
 
-def decide(  # noqa: PLR0917 -- the six things that a decision is made from, in this order everywhere
+def decide_replicas(  # noqa: PLR0917 -- the six things that a decision is made from, in this order everywhere
     window: Window | None,
     pool: HawkPool,
     classes: Mapping[str, AcceleratorClassSpec],
@@ -36,4 +36,4 @@ def decide(  # noqa: PLR0917 -- the six things that a decision is made from, in 
     `history.add(decision)` after each decision. `now` is in seconds since the epoch.
     """
     problem = Problem.of(pool, classes, geometry, link_bytes_per_second)
-    return plan(window, problem, observed, history, now)
+    return plan_replicas(window, problem, observed, history, now)

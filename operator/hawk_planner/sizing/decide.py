@@ -20,10 +20,10 @@ from hawk_api import ratio as ratios
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1.enums import Fallback, ScalingMode
 from hawk_planner.sizing import explain
-from hawk_planner.sizing.allocate import fit, totals
+from hawk_planner.sizing.allocate import fit_budget, totals
 from hawk_planner.sizing.decision import Decision
 from hawk_planner.sizing.goal import Situation
-from hawk_planner.sizing.learn import learn, learn_from_late, learn_steps
+from hawk_planner.sizing.learn import learn_corrections, learn_from_late, learn_steps
 from hawk_planner.sizing.needs import CannotSizeError, Needs, load_of, needs_of, quiet_load
 from hawk_planner.sizing.prompts import prompts_of, stages_of
 from hawk_planner.sizing.startup import at_ratio, thumb
@@ -75,7 +75,7 @@ class _Look:
         return "; ".join(named)
 
 
-def plan(
+def plan_replicas(
     window: Window | None, problem: Problem, observed: Observed, history: History, now: float
 ) -> Decision:
     """Decide on replicas. `window` is None where the pool observes no traffic. Never raises for data."""
@@ -136,7 +136,7 @@ def _on_demand(look: _Look, window: Window, needs: Needs) -> Decision:
         target[name] = _stabilised(look, name, look.present[name], goal)
         if target[name] != goal:
             waits.append(f"{name}: {goal} is wanted, {target[name]} holds for the stabilization window")
-    fitted = fit(problem, target, budget_caps(problem, caps))
+    fitted = fit_budget(problem, target, budget_caps(problem, caps))
     impossible = explain.infeasible(problem, needs)
     decision = _decision(
         look,
@@ -173,7 +173,9 @@ def _learned(look: _Look, window: Window, needs: Needs) -> dict[str, float]:
         prompts = prompts_of(look.problem, needs, needs.load, stages, ((needs.load.rate, 1.0),))
         return learn_from_late(corrections, prompts, stages, window, ready, look.problem.interval)
     name = max(ready, key=lambda n: ready[n], default="")
-    return learn(corrections, needs.prefill.get(name), window, sum(ready.values()), look.problem.interval)
+    return learn_corrections(
+        corrections, needs.prefill.get(name), window, sum(ready.values()), look.problem.interval
+    )
 
 
 def _reason(
@@ -213,7 +215,7 @@ def _idle(look: _Look, window: Window) -> Decision:
     standby = _standby(look, window)
     least = _lasting(look, standby)
     target = {name: _stabilised(look, name, look.present[name], count) for name, count in least.items()}
-    fitted = fit(look.problem, target, budget_caps(look.problem, look.caps))
+    fitted = fit_budget(look.problem, target, budget_caps(look.problem, look.caps))
     waiting = fitted.replicas != least
     made = _decision(
         look,
@@ -244,14 +246,14 @@ def _startup(look: _Look, why: str) -> Decision:
     ratio = thumb(look.problem, look.window)
     counts = at_ratio(look.problem, ratio, {})
     target = {name: _stabilised(look, name, look.present[name], count) for name, count in counts.items()}
-    fitted = fit(look.problem, target, budget_caps(look.problem, look.caps))
+    fitted = fit_budget(look.problem, target, budget_caps(look.problem, look.caps))
     return _decision(
         look,
         fitted.replicas,
         Reason.STARTUP,
-        f"{why}: {ratios.format(ratio)} by the rules of thumb"
+        f"{why}: {ratios.format_ratio(ratio)} by the rules of thumb"
         if look.problem.startup_ratio is None
-        else f"{why}: {ratios.format(ratio)} by spec.scaling.startupRatio",
+        else f"{why}: {ratios.format_ratio(ratio)} by spec.scaling.startupRatio",
         extra=[*fitted.limits, look.stuck],
     )
 
@@ -270,7 +272,7 @@ def _hold(look: _Look, why: str, reason: Reason) -> Decision:
     """Keep the last decision, within the minima and the budget."""
     problem, history = look.problem, look.history
     held = {**look.present, **{k: v for k, v in (history.target or {}).items() if k in look.present}}
-    fitted = fit(problem, held, budget_caps(problem, look.caps))
+    fitted = fit_budget(problem, held, budget_caps(problem, look.caps))
     return _decision(
         look, fitted.replicas, reason, f"{why}; holds the last decision", extra=[*fitted.limits, look.stuck]
     )
@@ -281,7 +283,7 @@ def _forced(look: _Look, made: Decision) -> Decision:
     ratio = look.problem.forced_ratio
     assert ratio is not None
     counts = at_ratio(look.problem, ratio, made.replicas)
-    fitted = fit(look.problem, counts, budget_caps(look.problem, look.caps))
+    fitted = fit_budget(look.problem, counts, budget_caps(look.problem, look.caps))
     prefill, decode = totals(look.problem, fitted.replicas)
     exact = prefill * ratio.denominator == decode * ratio.numerator
     kept = "" if exact else " (the limits don't allow it exactly)"
@@ -291,7 +293,7 @@ def _forced(look: _Look, made: Decision) -> Decision:
         prefill=prefill,
         decode=decode,
         reason=Reason.FORCED,
-        message=_join([f"{ratios.format(ratio)} is forced{kept}", *fitted.limits, made.message]),
+        message=_join([f"{ratios.format_ratio(ratio)} is forced{kept}", *fitted.limits, made.message]),
     )
 
 

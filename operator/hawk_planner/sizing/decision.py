@@ -51,7 +51,7 @@ class Decision:
     @property
     def ratio(self) -> str:
         """Prefill to decode in lowest terms."""
-        return ratios.of(self.prefill, self.decode)
+        return ratios.ratio_of(self.prefill, self.decode)
 
     def record(self) -> DecisionRecord:
         """The decision as a pool's status keeps it."""

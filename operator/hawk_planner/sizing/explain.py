@@ -37,7 +37,9 @@ def inputs(problem: Problem, needs: Needs, window: Window, corrections: Mapping[
     }
     for name, objective in (("ttft", problem.ttft), ("itl", problem.itl)):
         if objective:
-            found[f"{name}Target"] = f"P{objective.share * 100:.0f} {duration.format(objective.target)}"
+            found[f"{name}Target"] = (
+                f"P{objective.share * 100:.0f} {duration.format_duration(objective.target)}"
+            )
     for name, factor in corrections.items():
         found[f"{name}{CORRECTION}"] = factor
     for side, usage in (("prefill", window.prefill), ("decode", window.decode)):
@@ -121,7 +123,7 @@ def _prefill_limit(problem: Problem, need: PrefillNeed, rate: float) -> str:
         return "the link"
     if problem.ttft is None:
         return "utilisation"
-    text = f"TTFT P{problem.ttft.share * 100:.0f} of {duration.format(problem.ttft.target)}"
+    text = f"TTFT P{problem.ttft.share * 100:.0f} of {duration.format_duration(problem.ttft.target)}"
     if need.attainable < problem.ttft.share:
         text += f" (prefill alone keeps it for {need.attainable:.0%} of the prompts)"
     return text
@@ -138,7 +140,9 @@ def infeasible(problem: Problem, needs: Needs) -> str:
     """Which objective no number of replicas can meet; empty when all can be met."""
     for name, prefill in needs.prefill.items():
         if problem.ttft and prefill.attainable < problem.ttft.share:
-            target = f"TTFT P{problem.ttft.share * 100:.0f} of {duration.format(problem.ttft.target)}"
+            target = (
+                f"TTFT P{problem.ttft.share * 100:.0f} of {duration.format_duration(problem.ttft.target)}"
+            )
             late = f"{1 - prefill.attainable:.0%} of the prompts"
             return f"group {name}: {target} is shorter than the prefill alone of {late}"
     for name, decode in needs.decode.items():

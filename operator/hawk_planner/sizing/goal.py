@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hawk_api.v1alpha1.enums import Role
 from hawk_planner.sizing.allocate import Side, fill_decode, size
 from hawk_planner.sizing.demand import DEFAULT_SHARE
-from hawk_planner.sizing.mix import Prompts, Stage, cheapest, enough
+from hawk_planner.sizing.mix import Prompts, Stage, cheapest_mix, enough
 from hawk_planner.sizing.prompts import prompts_of, stages_of
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class _Carrying:
         if at.problem.ttft is None:
             prefill = Side(at.needs.prefill, self.load.prefill_rate)
             return size(at.problem, prefill, Side(at.needs.decode, self.load.decode_rate), at.caps)
-        chosen = cheapest(self._prompts, self._stages, at.present, at.problem.tolerance)
+        chosen = cheapest_mix(self._prompts, self._stages, at.present, at.problem.tolerance)
         return {name: max(count, chosen.get(name, 0)) for name, count in self._least.items()}
 
     def carried(self, side: tuple[SizedGroup, ...], counts: Counts) -> bool:

@@ -58,7 +58,7 @@ _BUSY = 3.0
 """A look weighs by its requests, at most so many times the usual look."""
 
 
-def learn(
+def learn_corrections(
     corrections: Mapping[str, float], need: PrefillNeed | None, window: Window, ready: int, interval: float
 ) -> dict[str, float]:
     """The corrections after one more look at `ready` prefill workers, `interval` seconds later, by waits."""

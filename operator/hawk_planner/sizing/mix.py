@@ -180,7 +180,7 @@ def _erlang_c(prompts: Prompts, servers: int, load: Array) -> Array:
     return waits
 
 
-def cheapest(
+def cheapest_mix(
     conditions: Sequence[Prompts], stages: Sequence[Stage], present: Mapping[str, int], tolerance: float = 0.0
 ) -> dict[str, int]:
     """Fewest US dollars an hour that meet all `conditions`; the most where nothing does.

@@ -171,7 +171,7 @@ def forced_ratio(annotations: Mapping[str, str]) -> Fraction | None:
     if not text:
         return None
     try:
-        return ratios.parse(text)
+        return ratios.parse_ratio(text)
     except ValueError:
         return None
 

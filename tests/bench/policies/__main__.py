@@ -15,7 +15,7 @@ from hawk_api.v1alpha1.enums import QueueOrder
 from hawk_planner.simulate.cache import Store
 from hawk_planner.simulate.generate import SCENARIOS, scenario
 from hawk_planner.simulate.progress import watched
-from hawk_planner.simulate.traces import TraceError, load
+from hawk_planner.simulate.traces import TraceError, load_trace
 from tests.bench.policies import page
 from tests.bench.policies.measure import measure
 from tests.bench.policies.results import save
@@ -38,7 +38,7 @@ def main(
 ) -> None:
     """Measure, then write the page."""
     try:
-        found = [*map(load, traces or ()), *(scenario(name, seed) for name in _names(only, none=none))]
+        found = [*map(load_trace, traces or ()), *(scenario(name, seed) for name in _names(only, none=none))]
     except TraceError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from error

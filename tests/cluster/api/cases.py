@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from hawk_api.catalogue import shipped
-from hawk_api.validation import validate
+from hawk_api.validation import validate_manifest
 
 FOLDER = Path(__file__).parent / "cases"
 REGENERATE = bool(os.environ.get("HAWK_REGENERATE"))
@@ -42,7 +42,7 @@ class Case:
 
     def findings(self) -> list[str]:
         """What `hawk validate` says of the object now."""
-        found = validate(self.object, shipped())
+        found = validate_manifest(self.object, shipped())
         return [f"{violation.severity}: {violation}" for violation in found]
 
     def check(self, key: str, value: object) -> None:

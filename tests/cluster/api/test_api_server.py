@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from hawk_api.conditions import ConditionType, make, set_condition
+from hawk_api.checks.template import MAX_TEMPLATES_BYTES
+from hawk_api.conditions import ConditionType, make_condition, set_condition
 from hawk_api.names import child_name, label_value
-from hawk_api.policy.template import MAX_TEMPLATES_BYTES
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkNodeStatus, HawkPool, HawkPoolStatus
-from hawk_api.validation import parse, validate
+from hawk_api.validation import parse_manifests, validate_manifest
 from tests.cluster.cluster import Cluster, CommandError
 from tests.support.waiting import until
 
@@ -78,10 +78,10 @@ def test_an_accepted_object_loses_nothing_and_gets_the_defaults_of_the_models(
     made = create(cluster, room, case.object)
     try:
         given, stored = dict(leaves(case.object["spec"])), dict(leaves(made["spec"]))
-        parsed = dict(leaves(parse(case.object).to_dict()["spec"]))
+        parsed = dict(leaves(parse_manifests(case.object).to_dict()["spec"]))
         assert {path: stored.get(path) for path in given} == given
         assert without(stored, given) == without(parsed, given)
-        assert [v for v in validate(made) if v.severity == "Error"] == []
+        assert [v for v in validate_manifest(made) if v.severity == "Error"] == []
     finally:
         cluster.kubectl("delete", made["kind"], made["metadata"]["name"], "-n", room, "--timeout=120s")
 
@@ -213,7 +213,7 @@ def test_a_template_of_300_kilobytes_is_kept(cluster: Cluster, namespace: str) -
     made = create(cluster, namespace, obj)
 
     assert made["spec"]["groups"][0]["template"] == large
-    assert validate(made) == ()
+    assert validate_manifest(made) == ()
 
 
 def test_templates_beyond_the_limit_are_refused_with_the_limit(cluster: Cluster, namespace: str) -> None:
@@ -225,7 +225,7 @@ def test_templates_beyond_the_limit_are_refused_with_the_limit(cluster: Cluster,
         "decode": {"role": "Decode", "template": large},
     }
     made = create(cluster, namespace, pool(**roles))
-    [violation] = validate(made)
+    [violation] = validate_manifest(made)
 
     assert f"at most {MAX_TEMPLATES_BYTES} are possible" in violation.message
     cluster.kubectl("delete", "hawkpool", "pool", "-n", namespace, "--timeout=120s")
@@ -250,7 +250,9 @@ def full_pool_status() -> HawkPoolStatus:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     conditions: tuple[Any, ...] = ()
     for kind in ConditionType:
-        conditions = set_condition(conditions, make(kind, True, Reason.AS_EXPECTED, "all of it", 3), now)
+        conditions = set_condition(
+            conditions, make_condition(kind, True, Reason.AS_EXPECTED, "all of it", 3), now
+        )
     group = {"name": "g", "role": "Both", "desired": 4, "replicas": 4, "ready": 3, "capacity": 2}
     decision = {
         "time": now,

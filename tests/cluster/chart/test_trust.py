@@ -68,8 +68,8 @@ async def cluster_of(kubeconfig, release):
 async def enrol(kubeconfig, release, node, folder, patience=PATIENCE):
     files = identity.Files(folder / "tls.crt", folder / "tls.key", folder / "ca.crt")
     async with cluster_of(kubeconfig, release) as api:
-        await identity.ensure(api, node, files, time.time, patience)
-    return await asyncio.to_thread(identity.read, files)
+        await identity.ensure_identity(api, node, files, time.time, patience)
+    return await asyncio.to_thread(identity.read_material, files)
 
 
 async def submit(kubeconfig, release, bound):

@@ -211,13 +211,13 @@ def test_a_plugin_logs_in(cluster, account, namespace, gives, tmp_path):
 
 def test_a_pod_logs_in_and_follows_its_token(cluster, account, namespace, tmp_path):
     pod = Pod.of(cluster, account, tmp_path / "mount")
-    with closing(client.connect("test", endpoint=config.load(pod.environ, pod.folder))) as api:
+    with closing(client.connect_client("test", endpoint=config.load_config(pod.environ, pod.folder))) as api:
         assert whoami(api) == f"system:serviceaccount:{namespace}:worker"
         assert api.namespace == namespace
 
     good = (pod.folder / "token").read_text()
     (pod.folder / "token").write_text(good[:-8] + "AAAAAAAA")
-    with closing(client.connect("test", endpoint=config.load(pod.environ, pod.folder))) as api:
+    with closing(client.connect_client("test", endpoint=config.load_config(pod.environ, pod.folder))) as api:
         with pytest.raises(UnavailableError) as refused:
             whoami(api)
         assert refused.value.status == 401

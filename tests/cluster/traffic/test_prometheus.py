@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from hawk_api.reasons import Reason
-from hawk_operator.traffic.collect import collect
+from hawk_operator.traffic.collect import collect_window
 from hawk_operator.traffic.source import GroupTarget, Source
 from tests.cluster.traffic.engines import Engine, fleet
 from tests.support.waiting import until
@@ -70,7 +70,7 @@ def look_until(source, condition, groups=GROUPS):
     found = []
 
     def wanted() -> bool:
-        found[:] = [collect(source, groups, time.time())]
+        found[:] = [collect_window(source, groups, time.time())]
         return condition(found[0])
 
     until(wanted, what="a window", interval=0.2)
@@ -109,7 +109,7 @@ def test_the_old_and_the_new_name_of_a_metric_count_alike_and_once(source, engin
 
     usage = {**window.prefill.by_pod, **window.decode.by_pod}
     assert {pod: values["kv_usage"] for pod, values in usage.items()} == {"p1": 0.25, "p2": 0.25, "d1": 0.25}
-    sglang = collect(replace(source, engine="SGLang"), GROUPS, 0.0)
+    sglang = collect_window(replace(source, engine="SGLang"), GROUPS, 0.0)
     assert sglang.reason() is Reason.SIGNAL_MISSING
     assert "sglang:num_requests_total or sglang:prompt_tokens_histogram_count" in sglang.lost()
 

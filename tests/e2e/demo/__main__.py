@@ -43,7 +43,7 @@ def main() -> int:
     parser.add_argument("--steps", type=_names, default=[step.name for step in STEPS], help="a,b: only these")
     arguments = parser.parse_args()
     chosen = [deepcopy(step) for step in STEPS if step.name in arguments.steps]
-    mixes = [mix_of(traces.load(arguments.trace))] if arguments.trace else []
+    mixes = [mix_of(traces.load_trace(arguments.trace))] if arguments.trace else []
     with Report(chosen, as_json=arguments.output == "json") as report:
         try:
             with Stage.set_up(RETRIEVAL, Progress(), scraped=arguments.broken != "no-metrics") as stage:

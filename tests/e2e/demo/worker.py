@@ -16,7 +16,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any, Self
 
-from hawk_agent.client import AgentClient, LeaseHandle, Transfer, allocate, layer_events
+from hawk_agent.client import AgentClient, LeaseHandle, Transfer, allocate_shared, layer_events
 from hawk_agent.errors import HawkAgentError
 from tests.support.supervisor import Process, Supervisor
 
@@ -50,7 +50,7 @@ class Memory:
         cache: type[RowMajorCache | TileCache],
         levels: Mapping[str, int],
     ) -> None:
-        self.descriptor, self.mapping = allocate(role, cache(scale.shape, scale.capacity).array.nbytes)
+        self.descriptor, self.mapping = allocate_shared(role, cache(scale.shape, scale.capacity).array.nbytes)
         self.cache = cache(scale.shape, scale.capacity, memoryview(self.mapping))
         self._role, self._agent = role, agent
         self._patience = scale.patience

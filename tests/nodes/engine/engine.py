@@ -25,7 +25,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hawk_agent.client import AgentClient, allocate, layer_events
+from hawk_agent.client import AgentClient, allocate_shared, layer_events
 
 ROLE = os.environ["ROLE"]
 LAYERS, HEADS, FEATURES, TILE = 4, 2, 64, 16
@@ -43,7 +43,7 @@ if not PREFILL:
     SHAPE = (LAYERS, 2, HEADS, TOKENS // TILE, FEATURES // TILE, TILE, TILE)
 NBYTES = int(np.prod(SHAPE)) * 2
 if POPULATE:
-    DESCRIPTOR, MEMORY = allocate("kv", NBYTES)
+    DESCRIPTOR, MEMORY = allocate_shared("kv", NBYTES)
 else:
     DESCRIPTOR = os.memfd_create("kv", os.MFD_ALLOW_SEALING)
     os.ftruncate(DESCRIPTOR, NBYTES)

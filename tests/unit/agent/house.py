@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hawk_agent.client import AgentClient, allocate
+from hawk_agent.client import AgentClient, allocate_shared
 from hawk_agent.layouts import Layout, compile_nest
 from hawk_agent.service.agent import NodeAgent
 from hawk_agent.service.links import LinkState
@@ -78,7 +78,7 @@ def open_cache(
     pool: str = "default/llama",
 ) -> Cache:
     layout = Layout.parse(notation, dict(sizes), "float16")
-    descriptor, memory = allocate(name, layout.nbytes)
+    descriptor, memory = allocate_shared(name, layout.nbytes)
     engine.register(
         name, descriptor, notation, sizes, "float16", pool="default/llama", group=group, worker=f"{group}-0"
     )

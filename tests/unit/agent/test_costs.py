@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hawk_agent.client import AgentClient, allocate, layer_events
+from hawk_agent.client import AgentClient, allocate_shared, layer_events
 from hawk_agent.errors import HawkAgentError, LimitReachedError, RegionError
 from hawk_agent.net import accepting
 from hawk_agent.protocol import engine_pb2, framing
@@ -117,7 +117,7 @@ async def test_no_descriptors_for_a_while_stops_no_listener(
 
 async def test_silent_connections_keep_no_transfer_out(house: House) -> None:
     source, destination = await small_pair(house, "tcp")
-    data = addresses.parse(house.agents["npu"].transports["tcp"].address)  # type: ignore[attr-defined]
+    data = addresses.parse_address(house.agents["npu"].transports["tcp"].address)  # type: ignore[attr-defined]
     with contextlib.ExitStack() as stack:
         for _ in range(3 * accepting.MAX_STRANGERS):
             stack.enter_context(await off(socket.create_connection, (data.host, data.port)))
@@ -228,8 +228,8 @@ async def test_a_registration_that_is_repeated_is_the_same_and_another_is_refuse
             name, descriptor, ROWS, SMALL, "float16", pool="default/llama", group=group, worker="prefill-0"
         )
 
-    descriptor, memory = allocate("more", source.layout.nbytes)
-    other, another = allocate("other", source.layout.nbytes)
+    descriptor, memory = allocate_shared("more", source.layout.nbytes)
+    other, another = allocate_shared("other", source.layout.nbytes)
     before = descriptors()
     prints = await asyncio.gather(*(off(register, "more", descriptor, "prefill") for _ in range(3)))
     assert len(set(prints)) == 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hawk_agent.client import AgentClient, allocate
+from hawk_agent.client import AgentClient, allocate_shared
 from hawk_agent.client.connection import refuse_stranger
 from hawk_agent.errors import (
     AgentUnavailableError,
@@ -65,7 +65,7 @@ def test_the_client_shows_no_token_to_anybody_else() -> None:
 async def test_a_descriptor_that_is_too_small_is_refused_with_both_sizes(house: House) -> None:
     await house.agent("npu")
     engine = await house.engine("npu")
-    descriptor, memory = allocate("small", 100)
+    descriptor, memory = allocate_shared("small", 100)
     with pytest.raises(
         RegionError, match=r"region kv: the descriptor holds 100 bytes, its layout needs 2048"
     ):
@@ -104,7 +104,7 @@ async def test_an_unreadable_layout_a_taken_name_and_a_foreign_region_are_refuse
     await house.agent("npu")
     engine, other = await house.engine("npu"), await house.engine("npu")
     await house.cache(engine, "kv", ROWS, SHAPE, "decode")
-    descriptor, memory = allocate("more", 4096)
+    descriptor, memory = allocate_shared("more", 4096)
     with pytest.raises(LayoutMismatchError, match="unknown axis 'q'"):
         await off(engine.register, "x", descriptor, "q s d", SHAPE, "float16", **OWNER)
     taken = OWNER | {"worker": house.region("npu").worker}

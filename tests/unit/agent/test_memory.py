@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hawk_agent.client import allocate
+from hawk_agent.client import allocate_shared
 from hawk_agent.errors import BadRequestError, RegionError
 from hawk_agent.memory import mapping
 
@@ -38,7 +38,7 @@ def pages(descriptor: int) -> int:
 
 
 def test_the_client_allocates_what_is_there_already() -> None:
-    descriptor, memory = allocate("kv", 8 * PAGE)
+    descriptor, memory = allocate_shared("kv", 8 * PAGE)
     there = pages(descriptor)
     memory.close()
     os.close(descriptor)
@@ -93,12 +93,12 @@ async def test_two_workers_of_one_image_use_one_name(house: House) -> None:
     await house.agent("npu")
     for worker in ("w-0", "w-1"):
         engine = await house.engine("npu")
-        descriptor, memory = allocate(worker, NEEDED)
+        descriptor, memory = allocate_shared(worker, NEEDED)
         await off(engine.register, "kv", descriptor, ROWS, SHAPE, "float16", **OWNER | {"worker": worker})
         memory.close()
         os.close(descriptor)
     again = await house.engine("npu")
-    descriptor, memory = allocate("again", NEEDED)
+    descriptor, memory = allocate_shared("again", NEEDED)
     with pytest.raises(RegionError, match="region kv of worker w-1 in pool default/llama is registered"):
         await off(again.register, "kv", descriptor, ROWS, SHAPE, "float16", **OWNER | {"worker": "w-1"})
     with pytest.raises(RegionError, match="this engine has registered no region kv; its regions: none"):
@@ -112,7 +112,7 @@ async def test_two_workers_of_one_image_use_one_name(house: House) -> None:
 async def test_a_worker_is_known_by_its_environment(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     await house.agent("npu")
     engine = await house.engine("npu")
-    descriptor, memory = allocate("kv", NEEDED)
+    descriptor, memory = allocate_shared("kv", NEEDED)
     with pytest.raises(BadRequestError, match="pool is not known: pass it, or set HAWK_POOL"):
         await off(engine.register, "kv", descriptor, ROWS, SHAPE, "float16")
     for name, value in {"POOL": "default/llama", "GROUP": "decode", "WORKER": "llama-decode-x"}.items():

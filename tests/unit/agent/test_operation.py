@@ -56,8 +56,8 @@ def links(count: int) -> list[LinkFacts]:
 
 def test_a_status_is_valid_bounded_and_the_same_for_the_same_facts() -> None:
     regions = [FakeRegion(f"r{i:04}" + "y" * 240, str(i)) for i in range(64)]
-    made = status.status(IDENTITY, "[2001:db8::1]:7400", regions, links(128))  # type: ignore[arg-type]
-    again = status.status(IDENTITY, "[2001:db8::1]:7400", reversed(regions), links(128))  # type: ignore[arg-type]
+    made = status.build_node_status(IDENTITY, "[2001:db8::1]:7400", regions, links(128))  # type: ignore[arg-type]
+    again = status.build_node_status(IDENTITY, "[2001:db8::1]:7400", reversed(regions), links(128))  # type: ignore[arg-type]
     parsed = HawkNodeStatus.model_validate(made)
 
     assert made == again
@@ -67,9 +67,9 @@ def test_a_status_is_valid_bounded_and_the_same_for_the_same_facts() -> None:
 
 
 def test_conditions_keep_their_time_while_they_stay() -> None:
-    first = status.conditions([], [], "2026-01-01T00:00:00Z")
-    second = status.conditions(links(2)[1:], first, "2026-01-02T00:00:00Z")
-    third = status.conditions(links(4)[2:], second, "2026-01-03T00:00:00Z")
+    first = status.node_conditions([], [], "2026-01-01T00:00:00Z")
+    second = status.node_conditions(links(2)[1:], first, "2026-01-02T00:00:00Z")
+    third = status.node_conditions(links(4)[2:], second, "2026-01-03T00:00:00Z")
     times = [
         {c["type"]: (c["status"], c["lastTransitionTime"][8:10]) for c in made}
         for made in (first, second, third)

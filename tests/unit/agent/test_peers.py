@@ -23,7 +23,7 @@ from hawk_agent.service import handshake
 from hawk_agent.service.links import LinkState
 from hawk_agent.service.settings import PeerAddress
 from hawk_agent.transfer.outcome import TransferOutcome
-from hawk_api.addresses import parse
+from hawk_api.addresses import parse_address
 from hawk_api.certificates import server_name
 from hawk_api.reasons import Reason
 from tests.unit.agent.house import (
@@ -234,7 +234,7 @@ async def test_an_address_that_answers_as_another_node_is_refused(house: House) 
 
 async def test_agents_on_ipv6_exchange(house: House) -> None:
     source, destination = await house.pair("tcp", listen="[::1]:0")
-    assert parse(house.agents["npu"].address).is_ipv6
+    assert parse_address(house.agents["npu"].address).is_ipv6
 
     await success(source, destination)
 

@@ -17,10 +17,10 @@ hosts = st.one_of(
 
 @given(hosts, ports)
 def test_round_trip(host: str, port: int) -> None:
-    text = addresses.format(host, port)
+    text = addresses.format_address(host, port)
 
-    assert addresses.parse(text) == Address(host, port)
-    assert str(addresses.parse(text)) == text
+    assert addresses.parse_address(text) == Address(host, port)
+    assert str(addresses.parse_address(text)) == text
 
 
 @given(st.ip_addresses(v=6), ports)
@@ -28,7 +28,7 @@ def test_bare_ipv6_with_a_port_has_two_readings_and_is_refused(
     host: ipaddress.IPv6Address, port: int
 ) -> None:
     with pytest.raises(ValueError, match=r"brackets|no valid"):
-        addresses.parse(f"{host}:{port}")
+        addresses.parse_address(f"{host}:{port}")
 
 
 @pytest.mark.parametrize(
@@ -43,14 +43,14 @@ def test_bare_ipv6_with_a_port_has_two_readings_and_is_refused(
     ],
 )
 def test_forms(text: str, host: str, port: int) -> None:
-    assert addresses.parse(text) == (host, port)
+    assert addresses.parse_address(text) == (host, port)
 
 
 @pytest.mark.parametrize(
     ("text", "host"), [("2001:db8::1", "2001:db8::1"), ("::1", "::1"), ("[::1]", "::1"), ("host", "host")]
 )
 def test_a_default_port_fills_in(text: str, host: str) -> None:
-    assert addresses.parse(text, default_port=7000) == (host, 7000)
+    assert addresses.parse_address(text, default_port=7000) == (host, 7000)
 
 
 @pytest.mark.parametrize(
@@ -79,4 +79,4 @@ def test_a_default_port_fills_in(text: str, host: str) -> None:
 )
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"write|give"):
-        addresses.parse(text)
+        addresses.parse_address(text)

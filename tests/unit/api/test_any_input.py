@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hawk_api.catalogue import shipped
-from hawk_api.policy import Violation
-from hawk_api.validation import validate
+from hawk_api.checks import Violation
+from hawk_api.validation import validate_manifest
 
 from .pools import group, manifest
 
@@ -61,7 +61,7 @@ def put(obj: dict[str, Any], place: tuple[Any, ...], value: Any) -> None:
 
 
 def test_the_pool_that_is_changed_is_valid() -> None:
-    assert [v for v in validate(rich(), shipped()) if v.severity == "Error"] == []
+    assert [v for v in validate_manifest(rich(), shipped()) if v.severity == "Error"] == []
 
 
 @settings(max_examples=400)
@@ -71,15 +71,16 @@ def test_any_value_in_any_place_is_judged(place: tuple[Any, ...], value: Any) ->
     put(obj, place, value)
 
     assert all(
-        isinstance(violation, Violation) and violation.message for violation in validate(obj, shipped())
+        isinstance(violation, Violation) and violation.message
+        for violation in validate_manifest(obj, shipped())
     )
 
 
 @given(JSON)
 def test_any_document_is_judged(value: Any) -> None:
-    assert all(violation.field for violation in validate(value))
+    assert all(violation.field for violation in validate_manifest(value))
 
 
 @given(st.dictionaries(st.sampled_from(["model", "groups", "scaling", "zz"]), JSON))
 def test_any_spec_is_judged(spec: dict[str, Any]) -> None:
-    assert all(violation.field for violation in validate({**manifest(), "spec": spec}))
+    assert all(violation.field for violation in validate_manifest({**manifest(), "spec": spec}))

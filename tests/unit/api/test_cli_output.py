@@ -8,7 +8,7 @@ import pytest
 import yaml
 from rich.console import Group
 
-from hawk_cli.support.output import Output, emit, rows
+from hawk_cli.support.output import Output, emit_output, rows
 
 from .pools import group, manifest
 from .test_cli import hawk
@@ -24,7 +24,7 @@ MARKUP = ("[/x]", "[bold]x", "h s [/Prefill]", "[s1] h s0 d", ":smile:", "rag:10
 def test_title_head_cells_and_lines_are_printed_as_they_are(
     text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    emit(None, Output.TABLE, lambda: Group(text, rows(text, (text, "#number"), [(text, 1)])))
+    emit_output(None, Output.TABLE, lambda: Group(text, rows(text, (text, "#number"), [(text, 1)])))
 
     assert capsys.readouterr().out.count(text) == 4
 

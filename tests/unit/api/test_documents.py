@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from hawk_api.documents import DuplicateKeyError, load
+from hawk_api.documents import DuplicateKeyError, load_documents
 
 from .pools import manifest
 from .test_cli import hawk
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 )
 def test_a_key_that_is_there_twice_is_refused(text: str, line: int, key: str, first: int) -> None:
     with pytest.raises(DuplicateKeyError) as refused:
-        load(text)
+        load_documents(text)
 
     assert str(refused.value) == f"line {line}: the key {key} is in line {first} too; remove one"
 
@@ -46,7 +46,7 @@ def test_a_key_that_is_there_twice_is_refused(text: str, line: int, key: str, fi
     ],
 )
 def test_other_text_is_read_as_ever(text: str) -> None:
-    assert load(text) == list(yaml.safe_load_all(text))
+    assert load_documents(text) == list(yaml.safe_load_all(text))
 
 
 @pytest.mark.parametrize("words", ["validate {0}", "plan -f {0}", "simulate --trace rag --pool {0}"])

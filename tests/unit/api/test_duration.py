@@ -23,7 +23,7 @@ SPELLINGS = {
 
 @pytest.mark.parametrize(("text", "seconds"), SPELLINGS.items())
 def test_a_duration_is_read(text: str, seconds: float) -> None:
-    assert duration.parse(text) == seconds
+    assert duration.parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -31,28 +31,28 @@ def test_a_duration_is_read(text: str, seconds: float) -> None:
 )
 def test_anything_else_is_refused_with_examples(text: str) -> None:
     with pytest.raises(ValueError, match="250ms"):
-        duration.parse(text)
+        duration.parse_duration(text)
 
 
 def test_more_than_a_year_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="longer than a year"):
-        duration.parse("8785h")
+        duration.parse_duration("8785h")
 
 
 @given(st.integers(0, 366 * 24 * 3600 * 1000))
 def test_milliseconds_round_trip(milliseconds: int) -> None:
-    assert duration.parse(duration.format(milliseconds / 1000)) == milliseconds / 1000
+    assert duration.parse_duration(duration.format_duration(milliseconds / 1000)) == milliseconds / 1000
 
 
 @given(st.floats(0, 10_000, allow_nan=False))
 def test_any_float_keeps_its_nanoseconds(seconds: float) -> None:
-    assert math.isclose(duration.parse(duration.format(seconds)), seconds, abs_tol=1e-9)
+    assert math.isclose(duration.parse_duration(duration.format_duration(seconds)), seconds, abs_tol=1e-9)
 
 
 @pytest.mark.parametrize("seconds", [-1.0, math.inf, 1e9])
 def test_what_has_no_spelling_is_refused(seconds: float) -> None:
     with pytest.raises((ValueError, OverflowError)):
-        duration.format(seconds)
+        duration.format_duration(seconds)
 
 
 @pytest.mark.parametrize("value", [15, 15.0, True, None, []])

@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hawk_api.models import Geometry, ModelConfigError, from_spec, parse_config, preset, presets, resolve
+from hawk_api.models import (
+    Geometry,
+    ModelConfigError,
+    from_spec,
+    load_preset,
+    parse_config,
+    preset_names,
+    resolve_geometry,
+)
 from hawk_api.v1alpha1 import AttentionKind, DataType, GeometrySpec, ModelSpec, Precision
 
 PUBLISHED = {
@@ -31,25 +39,25 @@ PUBLISHED = {
 
 @pytest.mark.parametrize(("name", "count"), PUBLISHED.items())
 def test_weights_add_up_to_the_published_count(name: str, count: int) -> None:
-    assert preset(name).weights.total == count
+    assert load_preset(name).weights.total == count
 
 
 @pytest.mark.parametrize(
     ("name", "billions"), [("kimi-linear-48b-a3b", 48), ("kimi-k2", 1000), ("gemma-3-27b", 27)]
 )
 def test_weights_are_near_the_name_where_only_that_is_published(name: str, billions: int) -> None:
-    assert preset(name).weights.total / 1e9 == pytest.approx(billions, rel=0.03)
+    assert load_preset(name).weights.total / 1e9 == pytest.approx(billions, rel=0.03)
 
 
 def test_kv_of_a_70b_llama_at_32k() -> None:
-    llama = preset("llama-3.3-70b")
+    llama = load_preset("llama-3.3-70b")
 
     assert llama.kv_bytes(32_768) == 10_737_418_240
     assert llama.prefill_flops(32_768, attention=False) == pytest.approx(4.63e15, rel=2e-3)
 
 
 def test_dense_and_expert_weights_of_the_mistral_pair() -> None:
-    mistral, mixtral = preset("mistral-7b-instruct-v0.2"), preset("mixtral-8x7b-v0.1")
+    mistral, mixtral = load_preset("mistral-7b-instruct-v0.2"), load_preset("mixtral-8x7b-v0.1")
 
     assert mistral.weights.ffn_resident == 5_637_144_576
     assert mixtral.weights.ffn_resident == 45_097_156_608
@@ -66,15 +74,15 @@ def test_dense_and_expert_weights_of_the_mistral_pair() -> None:
     ("name", "bytes_per_token"), [("qwen3-8b", 147_456), ("deepseek-v3", 70_272), ("gpt-oss-20b", 24_576)]
 )
 def test_bytes_a_further_token(name: str, bytes_per_token: int) -> None:
-    assert preset(name).kv_bytes_per_token(DataType.BFLOAT16) == bytes_per_token
+    assert load_preset(name).kv_bytes_per_token(DataType.BFLOAT16) == bytes_per_token
 
 
-@pytest.mark.parametrize("name", presets())
+@pytest.mark.parametrize("name", preset_names())
 @settings(max_examples=25)
 @given(tokens=st.integers(0, 300_000), dtype=st.sampled_from(DataType))
 def test_retained_state_of_every_preset(name: str, tokens: int, dtype: DataType) -> None:
     """Layers add up, more tokens never take less, and far out each token adds the same."""
-    model = preset(name)
+    model = load_preset(name)
 
     assert model.kv_bytes(tokens, dtype) == sum(model.kv_bytes_by_layer(tokens, dtype))
     assert model.kv_bytes(tokens, dtype) <= model.kv_bytes(tokens + 1, dtype)
@@ -116,7 +124,7 @@ def test_sparse_attention_keeps_all_and_reads_few() -> None:
 
 
 def test_kimi_linear_grows_in_one_layer_of_four() -> None:
-    kimi = preset("kimi-linear-48b-a3b")
+    kimi = load_preset("kimi-linear-48b-a3b")
     growing = [index for index, layer in enumerate(kimi.layers) if layer.attention.grows()]
 
     assert growing == [3, 7, 11, 15, 19, 23, 26]
@@ -124,7 +132,7 @@ def test_kimi_linear_grows_in_one_layer_of_four() -> None:
 
 
 def test_weights_in_other_formats() -> None:
-    gpt = preset("gpt-oss-20b")
+    gpt = load_preset("gpt-oss-20b")
 
     assert gpt.weights_bytes() == pytest.approx(13.76e9, rel=1e-3)
     assert gpt.weights_bytes(Precision.BFLOAT16) == 2 * gpt.weights.total
@@ -132,9 +140,9 @@ def test_weights_in_other_formats() -> None:
 
 def test_an_unknown_name_gets_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"unknown model 'llama3.3-70b'; did you mean llama-3.3-70b"):
-        preset("llama3.3-70b")
+        load_preset("llama3.3-70b")
     with pytest.raises(ValueError, match="choose one of llama-3-8b"):
-        preset("§")
+        load_preset("§")
 
 
 LLAMA_70B = {
@@ -279,8 +287,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
 def test_a_config_json_gives_what_the_preset_gives(name: str, config: dict[str, Any]) -> None:
     read = parse_config(json.dumps(config))
 
-    assert read.layers == preset(name).layers
-    assert read.weights == preset(name).weights
+    assert read.layers == load_preset(name).layers
+    assert read.weights == load_preset(name).weights
 
 
 @pytest.mark.parametrize(
@@ -317,15 +325,15 @@ def test_what_is_no_config_is_refused(text: str, says: str) -> None:
 
 
 def test_a_pool_names_its_model_in_one_of_three_ways() -> None:
-    by_name = resolve(ModelSpec(preset="qwen3-8b"))
-    by_config = resolve(
+    by_name = resolve_geometry(ModelSpec(preset="qwen3-8b"))
+    by_config = resolve_geometry(
         ModelSpec.model_validate({"configMapRef": {"name": "m"}}), json.dumps(CONFIGS["qwen3-8b"])
     )
 
     assert by_name.layers == by_config.layers
-    assert resolve(ModelSpec.model_validate({"geometry": _spec().to_dict()})).layer_count == 4
+    assert resolve_geometry(ModelSpec.model_validate({"geometry": _spec().to_dict()})).layer_count == 4
     with pytest.raises(ValueError, match=r"ConfigMap m has no key config.json"):
-        resolve(ModelSpec.model_validate({"configMapRef": {"name": "m"}}))
+        resolve_geometry(ModelSpec.model_validate({"configMapRef": {"name": "m"}}))
 
 
 @pytest.mark.parametrize(
@@ -347,7 +355,7 @@ def test_a_geometry_that_lacks_something_says_what(changes: dict[str, Any], says
 
 def test_tokens_are_not_negative() -> None:
     with pytest.raises(ValueError, match="negative"):
-        preset("qwen3-8b").kv_bytes(-1)
+        load_preset("qwen3-8b").kv_bytes(-1)
 
 
 def _spec(**changes: Any) -> GeometrySpec:
@@ -364,6 +372,6 @@ def _spec(**changes: Any) -> GeometrySpec:
 
 
 def test_geometries_can_be_shared() -> None:
-    assert isinstance(hash(preset("llama-3.3-70b").layers), int)
-    assert preset("llama-3.3-70b") is preset("llama-3.3-70b")
-    assert isinstance(preset("llama-3.3-70b"), Geometry)
+    assert isinstance(hash(load_preset("llama-3.3-70b").layers), int)
+    assert load_preset("llama-3.3-70b") is load_preset("llama-3.3-70b")
+    assert isinstance(load_preset("llama-3.3-70b"), Geometry)

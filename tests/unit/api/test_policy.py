@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawk_api import policy
+from hawk_api import checks
 from hawk_api.catalogue import shipped
-from hawk_api.policy import Severity, Violation
-from hawk_api.policy.layout import bypasses
-from hawk_api.policy.template import MAX_TEMPLATES_BYTES, uses_claims
+from hawk_api.checks import Severity, Violation
+from hawk_api.checks.layout import bypasses
+from hawk_api.checks.template import MAX_TEMPLATES_BYTES, uses_claims
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import AcceleratorClassSpec, GroupSpec
 
@@ -32,7 +32,7 @@ GEOMETRY = {
 
 def found(*groups: dict[str, Any], **changes: Any) -> list[tuple[str, str]]:
     """Fields and messages of all findings, with the shipped classes known."""
-    return [(v.field, v.message) for v in policy.check(spec(*groups, **changes), shipped())]
+    return [(v.field, v.message) for v in checks.check_spec(spec(*groups, **changes), shipped())]
 
 
 def limits(**asked: object) -> dict[str, Any]:
@@ -337,9 +337,9 @@ def test_every_finding_is_reported_at_once() -> None:
 def test_what_is_not_known_is_not_judged() -> None:
     pool = spec(group(acceleratorClass="nope"), DECODE, model={"configMapRef": {"name": "m"}})
 
-    assert policy.check(pool) == ()
-    assert [v.field for v in policy.check(pool, {})] == ["spec.groups[0].acceleratorClass"]
-    assert [v.reason for v in policy.check(pool, None, "{}")] == [Reason.UNKNOWN_MODEL]
+    assert checks.check_spec(pool) == ()
+    assert [v.field for v in checks.check_spec(pool, {})] == ["spec.groups[0].acceleratorClass"]
+    assert [v.reason for v in checks.check_spec(pool, None, "{}")] == [Reason.UNKNOWN_MODEL]
 
 
 def test_money_is_counted_where_prices_are_known() -> None:
@@ -350,7 +350,7 @@ def test_money_is_counted_where_prices_are_known() -> None:
         group("d", "Decode", acceleratorClass="free"),
         scaling={"budget": {"usdPerHour": "39"}},
     )
-    violations = policy.check(pool, {"priced": priced, "free": free})
+    violations = checks.check_spec(pool, {"priced": priced, "free": free})
 
     assert [(v.severity, v.field) for v in violations] == [
         (Severity.ERROR, "spec.scaling.budget.usdPerHour"),
@@ -358,7 +358,7 @@ def test_money_is_counted_where_prices_are_known() -> None:
     ]
     assert "39 is less than the 40" in violations[0].message
     assert "free has no pricePerHour" in violations[1].message
-    assert policy.errors(violations) == violations[:1]
+    assert checks.errors_only(violations) == violations[:1]
 
 
 counts = st.integers(0, 20)
@@ -383,7 +383,7 @@ def test_a_budget_below_the_minima_is_refused_and_no_other(
     )
     short = sum(least * size for least, size in groups) > budget
 
-    assert [v.field for v in policy.check(pool)] == ["spec.scaling.budget.devices"] * short
+    assert [v.field for v in checks.check_spec(pool)] == ["spec.scaling.budget.devices"] * short
 
 
 @given(counts, st.integers(1, 20), counts, st.integers(1, 20), st.integers(1, 9), st.integers(1, 9))
@@ -399,7 +399,7 @@ def test_a_ratio_is_out_of_reach_exactly_when_no_replicas_give_it(
     decode = range(max(1, min(dmin, dmax)), dmax + 1)
     reached = any(Fraction(p, d) >= Fraction(low, high) for p in prefill for d in decode)
 
-    assert (policy.check(pool) == ()) == reached
+    assert (checks.check_spec(pool) == ()) == reached
 
 
 @pytest.mark.parametrize(
@@ -434,14 +434,14 @@ def test_implied_layouts_are_complained_about_only_while_the_comparison_is_off()
     half = spec(group(template=off, **stated), DECODE)
     whole = spec(group(template=off, **stated), {**DECODE, **stated})
 
-    [violation] = policy.check(half)
+    [violation] = checks.check_spec(half)
     assert (violation.field, violation.reason, violation.severity) == (
         "spec.groups[1].kvLayout",
         Reason.LAYOUTS_IMPLIED,
         Severity.WARNING,
     )
-    assert policy.check(whole) == ()
-    assert policy.check(spec()) == ()
+    assert checks.check_spec(whole) == ()
+    assert checks.check_spec(spec()) == ()
 
 
 def test_templates_are_bounded_together() -> None:
@@ -451,8 +451,8 @@ def test_templates_are_bounded_together() -> None:
     fits = spec(group(template=filled(300_000)), group("d", "Decode", template=filled(300_000)))
     too_large = spec(group(template=filled(400_000)), group("d", "Decode", template=filled(600_000)))
 
-    assert policy.check(fits) == ()
-    [violation] = policy.check(too_large)
+    assert checks.check_spec(fits) == ()
+    [violation] = checks.check_spec(too_large)
     assert violation.field == "spec.groups[1].template"
     assert f"at most {MAX_TEMPLATES_BYTES}" in violation.message
 

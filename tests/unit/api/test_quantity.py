@@ -53,38 +53,38 @@ REFUSED = [
 
 @pytest.mark.parametrize(("text", "value"), EXACT.items())
 def test_what_kubernetes_accepts_is_read_exactly(text: str | int, value: int | Fraction) -> None:
-    assert Fraction(quantity.parse(text)) == value
+    assert Fraction(quantity.parse_quantity(text)) == value
 
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_anything_else_is_refused_with_examples(text: str) -> None:
     with pytest.raises(ValueError, match="quantity"):
-        quantity.parse(text)
+        quantity.parse_quantity(text)
 
 
 @pytest.mark.parametrize("value", [0.5, True, None, [], {"a": 1}, b"1"])
 def test_no_other_type_is_read(value: object) -> None:
     with pytest.raises(ValueError, match="quantity"):
-        quantity.parse(value)  # type: ignore[arg-type]
+        quantity.parse_quantity(value)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["9223372036854775808", "10E", "8Ei", "1e19"])
 def test_what_kubernetes_cannot_hold_is_out_of_range(text: str) -> None:
     with pytest.raises(ValueError, match="range"):
-        quantity.parse(text)
+        quantity.parse_quantity(text)
 
 
 @pytest.mark.parametrize("text", ["0.1n", "1e-10", "0.0000000001"])
 def test_nothing_is_rounded_to_a_nano(text: str) -> None:
     with pytest.raises(ValueError, match="nano"):
-        quantity.parse(text)
+        quantity.parse_quantity(text)
 
 
 @given(st.integers(0, 2**63 - 1), st.sampled_from([0, 3, 6, 9]))
 def test_formatting_loses_nothing(number: int, places: int) -> None:
     value = Decimal(number).scaleb(-places) if number < 10**18 else Decimal(number)
 
-    assert quantity.parse(quantity.format(value)) == value
+    assert quantity.parse_quantity(quantity.format_quantity(value)) == value
 
 
 @given(
@@ -94,12 +94,12 @@ def test_formatting_loses_nothing(number: int, places: int) -> None:
     ),
 )
 def test_a_suffix_multiplies(number: int, suffix: tuple[str, int]) -> None:
-    assert quantity.parse(f"{number}{suffix[0]}") == number * suffix[1]
+    assert quantity.parse_quantity(f"{number}{suffix[0]}") == number * suffix[1]
 
 
 @pytest.mark.parametrize("value", [1, 8, "8", "2k", "1e1", "2000m"])
 def test_whole_devices_are_counted(value: str | int) -> None:
-    assert quantity.parse_devices(value) == quantity.parse(value)
+    assert quantity.parse_devices(value) == quantity.parse_quantity(value)
 
 
 @pytest.mark.parametrize("value", ["500m", "0", "-1", "many", "0.5", 0, "1500m", "1g", ""])

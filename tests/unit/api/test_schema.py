@@ -14,9 +14,9 @@ from hawk_agent.layouts.presets import PRESETS
 from hawk_api import generate
 from hawk_api.base import Model
 from hawk_api.catalogue import manifests, shipped
-from hawk_api.schema import SchemaError, structural, unbounded, walk
+from hawk_api.schema import SchemaError, structural_schema, unbounded_paths, walk
 from hawk_api.v1alpha1 import KINDS, HawkNodeStatus, HawkPool, HawkPoolStatus, LayoutPreset
-from hawk_api.validation import validate
+from hawk_api.validation import validate_manifest
 
 from .pools import group, manifest
 
@@ -47,7 +47,7 @@ def test_a_stale_file_fails_the_check_with_the_difference(
 def test_every_list_map_and_string_of_ours_has_a_bound(kind: str) -> None:
     ours = {name: part for name, part in SCHEMAS[kind]["properties"].items() if name in {"spec", "status"}}
 
-    assert unbounded({"type": "object", "properties": ours}) == []
+    assert unbounded_paths({"type": "object", "properties": ours}) == []
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
@@ -96,7 +96,7 @@ def test_a_status_has_no_defaults() -> None:
 @pytest.mark.parametrize("status", [HawkPoolStatus, HawkNodeStatus])
 def test_every_status_key_is_in_the_schema(status: type[Model]) -> None:
     """What the models can write is what the API server keeps."""
-    schema = structural(status, defaults=False)
+    schema = structural_schema(status, defaults=False)
     for path, model in _models(status):
         node = dict(walk(schema))[path]
         written = {
@@ -165,9 +165,9 @@ def test_what_a_crd_cannot_express_is_an_error_here() -> None:
         value: float = Field(multiple_of=0.5)
 
     with pytest.raises(SchemaError, match=r"Union.value: a field can't have several types"):
-        structural(Union)
+        structural_schema(Union)
     with pytest.raises(SchemaError, match=r"Pattern.value: multipleOf isn't supported"):
-        structural(Pattern)
+        structural_schema(Pattern)
 
 
 def test_unbounded_parts_are_found() -> None:
@@ -176,7 +176,7 @@ def test_unbounded_parts_are_found() -> None:
         items: tuple[int, ...]
         table: dict[str, int]
 
-    assert unbounded(structural(Bare)) == [".text", ".items", ".table"]
+    assert unbounded_paths(structural_schema(Bare)) == [".text", ".items", ".table"]
 
 
 def test_layout_presets_are_those_of_the_layout_compiler() -> None:
@@ -188,7 +188,7 @@ def test_layout_presets_are_those_of_the_layout_compiler() -> None:
 
 
 def test_shipped_classes_are_valid_and_know_the_published_pair() -> None:
-    assert [violation for body in manifests() for violation in validate(body)] == []
+    assert [violation for body in manifests() for violation in validate_manifest(body)] == []
     h100, npu = shipped()["h100-sxm5"], shipped()["decode-npu"]
     assert h100.flops is not None
     assert npu.flops is not None

@@ -7,18 +7,18 @@ from hypothesis import strategies as st
 
 from hawk_api.base import ObjectMeta
 from hawk_api.v1alpha1 import HawkNode, HawkNodeStatus, HawkPool
-from hawk_api.validation import parse, path, validate
+from hawk_api.validation import parse_manifests, path, validate_manifest
 
 from .pools import group, manifest
 from .test_any_input import put
 
 
 def lines(obj: object) -> list[str]:
-    return [str(violation) for violation in validate(obj)]
+    return [str(violation) for violation in validate_manifest(obj)]
 
 
 def test_a_valid_pool_has_no_findings() -> None:
-    assert validate(manifest()) == ()
+    assert validate_manifest(manifest()) == ()
 
 
 HEADS: list[tuple[object, str]] = [
@@ -65,13 +65,13 @@ def test_every_mistake_is_told_at_once(made: set[str]) -> None:
         place, value = MISTAKES[field]
         put(obj, place, value)
 
-    assert {violation.field for violation in validate(obj)} == made
+    assert {violation.field for violation in validate_manifest(obj)} == made
 
 
 def test_checks_that_need_a_whole_spec_run_beside_a_wrong_name() -> None:
     bad = {**manifest(group(), group()), "metadata": {"name": "Llama_3"}}
 
-    assert [violation.field for violation in validate(bad)] == [
+    assert [violation.field for violation in validate_manifest(bad)] == [
         "metadata.name",
         "spec.groups[1].name",
         "spec.groups",
@@ -161,7 +161,7 @@ def test_a_class_with_an_unknown_format_names_the_key() -> None:
         "spec": {"flops": {"float17": "1T"}},
     }
 
-    assert [violation.field for violation in validate(obj)] == ["spec.flops.float17"]
+    assert [violation.field for violation in validate_manifest(obj)] == ["spec.flops.float17"]
 
 
 def test_paths() -> None:
@@ -179,7 +179,7 @@ def test_an_object_as_the_api_server_sends_it_is_read() -> None:
         "creationTimestamp": "x",
     }
     obj["status"] = {"observedGeneration": 3, "fromTheFuture": 1, "conditions": []}
-    made = parse(obj)
+    made = parse_manifests(obj)
 
     assert isinstance(made, HawkPool)
     assert made.metadata.generation == 3
@@ -194,7 +194,7 @@ def test_what_is_written_can_be_read() -> None:
     )
 
     assert HawkNode.model_validate(node.to_dict()) == node
-    assert HawkPool.model_validate(parse(manifest()).to_dict()) == parse(manifest())
+    assert HawkPool.model_validate(parse_manifests(manifest()).to_dict()) == parse_manifests(manifest())
 
 
 @pytest.mark.parametrize(
@@ -214,6 +214,6 @@ def test_what_is_written_can_be_read() -> None:
     ],
 )
 def test_the_url_of_the_metrics_has_one_host_and_at_most_one_port(url: str, valid: bool) -> None:
-    found = validate(manifest(traffic={"prometheus": {"url": url}}))
+    found = validate_manifest(manifest(traffic={"prometheus": {"url": url}}))
 
     assert [violation.field for violation in found] == ([] if valid else ["spec.traffic.prometheus.url"])

@@ -116,7 +116,7 @@ def test_libraries_are_found_wherever_their_packages_put_them(monkeypatch, tmp_p
 @pytest.mark.slow
 def test_a_system_library_that_nobody_has_is_an_error_that_says_so(tmp_path):
     with pytest.raises(BenchError, match=r"apt-get: .*are its lists there"):
-        libraries.fetch(["no-such-library-anywhere"], tmp_path)
+        libraries.fetch_library(["no-such-library-anywhere"], tmp_path)
 
 
 @compiled

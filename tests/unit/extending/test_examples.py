@@ -13,7 +13,7 @@ import yaml
 
 from hawk_agent.transfer.outcome import TransferOutcome
 from hawk_api.v1alpha1 import Engine
-from hawk_api.validation import validate
+from hawk_api.validation import validate_manifest
 from hawk_operator.traffic.presets import PRESETS
 from tests.unit.agent.house import house, off, translated
 
@@ -66,7 +66,7 @@ async def test_the_transport_moves_bytes_between_two_agents(tmp_path: Path, monk
 
 def test_the_accelerator_class_is_valid():
     (text,) = blocks("yaml")
-    assert validate(yaml.safe_load(text)) == ()
+    assert validate_manifest(yaml.safe_load(text)) == ()
 
 
 def test_every_engine_that_a_pool_may_name_has_metrics():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hawk_agent.layouts import Layout, LayoutError, compile_nest
-from hawk_agent.plans import Costs, RequestLimits, keeping, key_plans, strategies
+from hawk_agent.plans import Costs, RequestLimits, applicable_strategies, keeping, key_plans
 from hawk_agent.transports.verbs.mlx5_keys import KeyedMemory, streams
 
 BIG = {"l": 80, "c": 2, "h": 8, "d": 128}
@@ -132,7 +132,7 @@ def test_ragged_ends_are_made_anew():
 
 
 def price(uses: int, **costs: float) -> float:
-    found = strategies(
+    found = applicable_strategies(
         nest("row-major", "tiles-16x16"),
         Costs(link_bytes_per_s=1e15, entry_seconds=0, key_uses=uses, **costs),
     )
@@ -149,7 +149,7 @@ def test_registrations_and_invalidations_have_their_price():
 
 def test_keys_that_can_not_be_kept_are_paid_each_time():
     def keyed(uses: int) -> float:
-        found = strategies(nest("pages-hnd", "tiles-16x16"), Costs(key_uses=uses))
+        found = applicable_strategies(nest("pages-hnd", "tiles-16x16"), Costs(key_uses=uses))
         return next(strategy.seconds for strategy in found if strategy.name == "interleaved-keys")
 
     assert keyed(1) == keyed(1000) > 2.6

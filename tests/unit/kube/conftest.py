@@ -36,7 +36,7 @@ class Server(ThreadingHTTPServer):
     def client(self, credentials=None, **more):
         credentials = credentials or Fixed(Login())
         self.clients.append(
-            client.connect("test", endpoint=Endpoint("test", self.address, credentials), **more)
+            client.connect_client("test", endpoint=Endpoint("test", self.address, credentials), **more)
         )
         return self.clients[-1]
 

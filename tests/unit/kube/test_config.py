@@ -50,15 +50,15 @@ def test_the_first_rule_that_applies(tmp_path, pod):
     written(tmp_path / ".kube" / "config", cluster={"server": "https://home:1"})
     home = {"HOME": str(tmp_path)}
 
-    chosen = config.load({**environ, **home, "KUBECONFIG": str(named)}, folder)
+    chosen = config.load_config({**environ, **home, "KUBECONFIG": str(named)}, folder)
     assert (chosen.server, chosen.namespace) == ("https://10.0.0.1:6443", "n")
-    chosen = config.load({**environ, **home}, folder)
+    chosen = config.load_config({**environ, **home}, folder)
     assert (chosen.server, chosen.namespace) == ("https://10.96.0.1:443", "hawk-system")
-    assert config.load(home, folder).server == "https://home:1"
+    assert config.load_config(home, folder).server == "https://home:1"
     with pytest.raises(ConfigError, match="no pod, and there is no"):
-        config.load({"HOME": str(tmp_path / "nobody")}, folder)
+        config.load_config({"HOME": str(tmp_path / "nobody")}, folder)
     with pytest.raises(ConfigError, match="no such file"):
-        config.load({**environ, **home, "KUBECONFIG": str(tmp_path / "absent")}, folder)
+        config.load_config({**environ, **home, "KUBECONFIG": str(tmp_path / "absent")}, folder)
 
 
 def test_several_files_are_merged_and_the_first_wins(tmp_path):
@@ -68,16 +68,16 @@ def test_several_files_are_merged_and_the_first_wins(tmp_path):
     second = written(tmp_path / "b" / "two", {"token": "second"}, cluster, **{"current-context": "y"})
     (tmp_path / "b" / "ca.crt").write_text("PEM")
 
-    chosen = config.load({"KUBECONFIG": f"{first}:{tmp_path / 'absent'}:{second}"})
+    chosen = config.load_config({"KUBECONFIG": f"{first}:{tmp_path / 'absent'}:{second}"})
     assert chosen.credentials.login() == Login("Bearer first")
     assert chosen.authority == b"PEM"  # beside the file that names it
 
 
 def test_a_pod_ignores_proxies_and_has_an_address_by_ip_version(pod):
     environ, folder = pod
-    found = config.load({**environ, "HTTPS_PROXY": "http://proxy:3128"}, folder)
+    found = config.load_config({**environ, "HTTPS_PROXY": "http://proxy:3128"}, folder)
     assert (found.proxy, found.authority) == ("", b"PEM")
-    found = config.load({**environ, "KUBERNETES_SERVICE_HOST": "fd00::1"}, folder)
+    found = config.load_config({**environ, "KUBERNETES_SERVICE_HOST": "fd00::1"}, folder)
     assert found.server == "https://[fd00::1]:443"
 
 
@@ -86,7 +86,7 @@ def test_a_pod_without_its_mount_is_told_the_file(name, pod):
     environ, folder = pod
     (folder / name).unlink()
     with pytest.raises(ConfigError, match=f"{folder}/{name}: No such file"):
-        config.load(environ, folder).credentials.login()
+        config.load_config(environ, folder).credentials.login()
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def impatient(monkeypatch):
         made = original(*arguments, **more)
         return replace(made, seconds=0.2) if made.seconds == request.CALL_SECONDS else made
 
-    monkeypatch.setattr(client, "Request", hasty)
+    monkeypatch.setattr(client, "ApiRequest", hasty)
 
 
 def silent(call):
@@ -87,10 +87,14 @@ def test_every_call_ends_with_an_error_and_is_sent_once(answer, serving, impatie
 def test_no_server_and_one_that_takes_no_connection(impatient):
     with closing(create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
-        silent = client.connect("test", endpoint=Endpoint("test", f"http://127.0.0.1:{port}", Fixed(Login())))
+        silent = client.connect_client(
+            "test", endpoint=Endpoint("test", f"http://127.0.0.1:{port}", Fixed(Login()))
+        )
         with pytest.raises(UnavailableError, match=r"[Tt]ime"):
             silent.get(HAWK_NODE, "n")
-    gone = client.connect("test", endpoint=Endpoint("test", f"https://127.0.0.1:{port}", Fixed(Login())))
+    gone = client.connect_client(
+        "test", endpoint=Endpoint("test", f"https://127.0.0.1:{port}", Fixed(Login()))
+    )
     with pytest.raises(UnavailableError, match="refused"):
         gone.get(HAWK_NODE, "n")
 
@@ -260,7 +264,7 @@ def test_credentials_that_fail_later_are_an_error_of_the_call(serving):
 def test_certificates_that_are_none_are_said_at_once(login):
     endpoint = Endpoint("here", "https://127.0.0.1:1", Fixed(login), authority=b"" if login.key else b"no")
     with pytest.raises(ConfigError, match="here: certificates: "):
-        client.connect("test", endpoint=endpoint)
+        client.connect_client("test", endpoint=endpoint)
 
 
 @pytest.mark.parametrize(("proxy", "through"), [(None, True), ("", False)])
@@ -270,6 +274,6 @@ def test_proxies_of_the_environment(proxy, through, serving, monkeypatch):
         monkeypatch.setenv("http_proxy", other.address)
         monkeypatch.setenv("no_proxy", "")
         endpoint = Endpoint("test", server.address, Fixed(Login()), proxy=proxy)
-        with closing(client.connect("test", endpoint=endpoint)) as api:
+        with closing(client.connect_client("test", endpoint=endpoint)) as api:
             api.get(HAWK_NODE, "n")
         assert (len(server.seen), len(other.seen)) == ((0, 1) if through else (1, 0))

@@ -10,7 +10,7 @@ import pytest
 
 from hawk_agent.layouts import PRESETS, Layout, LayoutError, Nest
 from hawk_agent.layouts.elements import BYTES
-from hawk_agent.plans import calibrate
+from hawk_agent.plans import calibrate_costs
 from hawk_cli.app import main
 
 TILES = ["--from", "b h s d", "--to", "b h s1 d1 s0 d0", "--sizes", "b=1,h=8,s=37,d=128,s0=16,d0=16"]
@@ -231,7 +231,7 @@ def test_a_result_that_is_wrong_takes_no_place(capsys, tmp_path, rows, monkeypat
 def test_a_calibration_that_is_refused_says_so(monkeypatch):
     monkeypatch.setattr(Nest, "run", refusing)
     with pytest.raises(LayoutError, match="refused 2 sides"):
-        calibrate()
+        calibrate_costs()
 
 
 def test_explain_counts_what_a_card_would_be_asked_for(capsys):

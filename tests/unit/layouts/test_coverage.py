@@ -34,9 +34,9 @@ def test_any_number_changed_in_a_plan_is_noticed(pair, data):
     k = data.draw(st.integers(0, len(nest.units) - 1))
     spoilt = [*nest.units[:k], spoil(nest.units[k], data.draw), *nest.units[k + 1 :]]
 
-    coverage.prove(source, target, nest.units, nest.zeros)
+    coverage.prove_coverage(source, target, nest.units, nest.zeros)
     with pytest.raises(CoverageError, match="nothing was moved"):
-        coverage.prove(source, target, spoilt, nest.zeros)
+        coverage.prove_coverage(source, target, spoilt, nest.zeros)
 
 
 @given(pair=pairs(), data=st.data())
@@ -48,7 +48,7 @@ def test_a_part_left_out_or_done_twice_is_noticed(pair, data):
 
     for wrong in ([*nest.units[:k], *nest.units[k + 1 :]], [*nest.units, nest.units[k]]):
         with pytest.raises(CoverageError):
-            coverage.prove(source, target, wrong, nest.zeros)
+            coverage.prove_coverage(source, target, wrong, nest.zeros)
 
 
 def test_missing_padding_is_noticed():
@@ -57,7 +57,7 @@ def test_missing_padding_is_noticed():
     nest = compile_nest(source, target)
 
     with pytest.raises(CoverageError, match="doesn't write each destination byte once"):
-        coverage.prove(source, target, nest.units, [])
+        coverage.prove_coverage(source, target, nest.units, [])
 
 
 def test_a_coverage_error_is_a_layout_error():

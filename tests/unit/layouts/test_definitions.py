@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_agent.layouts import Layout, LayoutError, compile_nest, engines, fallback
-from hawk_agent.layouts.digest import picks, schedule
+from hawk_agent.layouts.digest import picks, schedule_digests
 from hawk_agent.layouts.loops import Loop, Program
-from hawk_agent.layouts.presets import PRESETS, lookup
+from hawk_agent.layouts.presets import PRESETS, preset_layout
 
 from .strategies import layout, pairs, sides
 from .test_translation import engine as forced
@@ -22,13 +22,13 @@ SPLITMIX64 = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
 
 @pytest.mark.parametrize("turn", range(3))
 def test_a_key_is_spread_by_splitmix64(turn):
-    assert schedule(turn * GOLDEN)[0] == SPLITMIX64[turn]
-    assert schedule(turn * GOLDEN % 2**64 ^ 0x6A09E667F3BCC909)[1] == SPLITMIX64[turn]
+    assert schedule_digests(turn * GOLDEN)[0] == SPLITMIX64[turn]
+    assert schedule_digests(turn * GOLDEN % 2**64 ^ 0x6A09E667F3BCC909)[1] == SPLITMIX64[turn]
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
 def test_keys_have_64_bits_and_differ_in_both_words(left, right):
-    first, second = schedule(left), schedule(right)
+    first, second = schedule_digests(left), schedule_digests(right)
 
     assert all(0 <= word < 2**64 for word in first)
     assert all((a == b) == (left == right) for a, b in zip(first, second, strict=True))
@@ -170,7 +170,7 @@ def test_a_layout_describes_itself(made, text):
 
 
 def test_presets_are_found_by_name():
-    assert all(lookup(name) is preset for name, preset in PRESETS.items())
+    assert all(preset_layout(name) is preset for name, preset in PRESETS.items())
 
 
 @pytest.mark.parametrize(
@@ -181,18 +181,18 @@ def test_a_name_that_is_nearly_a_presets_is_answered_with_that(name, meant):
     with pytest.raises(
         LayoutError, match=f"preset: unknown layout '{name}'; did you mean {meant}.*Use one of row-major, "
     ):
-        lookup(name)
+        preset_layout(name)
 
 
 def test_a_name_like_no_preset_is_answered_with_all():
     with pytest.raises(LayoutError, match=", ".join(PRESETS)) as refused:
-        lookup("qqqq")
+        preset_layout("qqqq")
 
     assert "did you mean" not in str(refused.value)
 
 
 def test_of_many_near_names_three_are_offered():
     with pytest.raises(LayoutError) as refused:
-        lookup("pages")
+        preset_layout("pages")
 
     assert str(refused.value).split("?")[0].count(" or ") == 2

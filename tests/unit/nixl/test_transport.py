@@ -14,7 +14,7 @@ from hawk_agent.layouts import Layout, compile_nest
 from hawk_agent.plans import Costs
 from hawk_agent.transfer.outcome import TransferOutcome
 from hawk_agent.transports import nixl, nixl_library
-from hawk_agent.transports.nixl import Nixl, choose_strategy
+from hawk_agent.transports.nixl import Nixl, choose_path
 from hawk_agent.transports.nixl_memory import Peers
 from hawk_agent.transports.registry import TransportRegistry
 from tests.unit.agent.house import GEOMETRY, ROWS, TILE, TILES, House, eventually, off, translated
@@ -68,7 +68,7 @@ async def test_bytes_are_read_and_translated(house, source, target, sizes, bounc
     assert bytes(there.memory) == translated(here, there)
     nest = compile_nest(here.layout, there.layout)
     assert sum(library.lists[before:]) <= max(6, nest.runs // 20)  # stretches, not rows of tiles
-    assert (choose_strategy(nest, Costs()).name == "send-then-tile") is bounced
+    assert (choose_path(nest, Costs()).name == "send-then-tile") is bounced
 
 
 async def test_short_runs_are_read_whole_and_long_ones_in_place():
@@ -76,8 +76,8 @@ async def test_short_runs_are_read_whole_and_long_ones_in_place():
     rows, tiles = Layout.preset("row-major", sizes), Layout.preset("tiles-16x16", sizes)
     gaps = Layout.preset("row-major", sizes).narrow("s", 0, 4000)
 
-    assert choose_strategy(compile_nest(rows, tiles), Costs()).name == "send-then-tile"
-    assert choose_strategy(compile_nest(gaps, gaps), Costs()).name == "scatter-reads"
+    assert choose_path(compile_nest(rows, tiles), Costs()).name == "send-then-tile"
+    assert choose_path(compile_nest(gaps, gaps), Costs()).name == "scatter-reads"
 
 
 async def test_blocks_stay_in_use_as_long_as_a_read_can_not_be_revoked(house, monkeypatch) -> None:

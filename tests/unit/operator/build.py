@@ -7,7 +7,7 @@ from typing import Any
 from hawk_api.v1alpha1 import HawkPool
 from hawk_operator.reconcile.observe import ObservedGroup
 from hawk_operator.wiring.peers import Agent
-from hawk_operator.workloads.pods import GroupPods, Pod, read
+from hawk_operator.workloads.pods import GroupPods, Pod
 
 CONTAINERS = {"spec": {"containers": [{"name": "engine", "image": "example/engine:1"}]}}
 
@@ -97,4 +97,4 @@ def agent(name: str, **more: Any) -> Agent:
     return Agent(name, **values)
 
 
-__all__ = ["CONTAINERS", "agent", "group", "group_spec", "pod", "pod_body", "pods", "pool", "read"]
+__all__ = ["CONTAINERS", "agent", "group", "group_spec", "pod", "pod_body", "pods", "pool"]

@@ -15,11 +15,11 @@ from hawk_api.catalogue import shipped
 from hawk_operator.workloads.children import (
     TOKEN_DIRECTORY,
     TemplateError,
-    differs,
+    child_differs,
     group_labels,
-    missing,
+    missing_fields,
     name_of,
-    render,
+    render_child,
 )
 
 from .build import group_spec, pool
@@ -29,13 +29,13 @@ H100 = shipped()["h100-sxm5"]
 
 def rendered(**more: Any) -> dict[str, Any]:
     made = pool(group_spec("both", "Both", acceleratorClass="h100-sxm5", **more))
-    return render(made, made.spec.groups[0], H100, 3)
+    return render_child(made, made.spec.groups[0], H100, 3)
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 3])
 def test_no_device_is_spare_for_a_surge(replicas):
     made = pool(group_spec("both", "Both", acceleratorClass="h100-sxm5"))
-    found = render(made, made.spec.groups[0], H100, replicas)
+    found = render_child(made, made.spec.groups[0], H100, replicas)
 
     assert found["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
     assert found["spec"]["replicas"] == replicas
@@ -81,7 +81,7 @@ def test_claimed_devices_are_not_counted_as_well():
 
 def test_the_agents_socket_is_mounted_unless_the_template_has_its_own():
     made = pool(group_spec("both", "Both"))
-    spec = render(made, made.spec.groups[0], None, 1, "/run/hawk")["spec"]["template"]["spec"]
+    spec = render_child(made, made.spec.groups[0], None, 1, "/run/hawk")["spec"]["template"]["spec"]
     assert spec["containers"][0]["volumeMounts"] == [
         {"name": "hawk-agent", "mountPath": "/run/hawk", "readOnly": True}
     ]
@@ -89,7 +89,7 @@ def test_the_agents_socket_is_mounted_unless_the_template_has_its_own():
 
     own = {"name": "engine", "image": "x", "volumeMounts": [{"name": "mine", "mountPath": "/run/hawk/"}]}
     made = pool(group_spec("both", "Both", template={"spec": {"containers": [own], "volumes": []}}))
-    spec = render(made, made.spec.groups[0], None, 1, "/run/hawk")["spec"]["template"]["spec"]
+    spec = render_child(made, made.spec.groups[0], None, 1, "/run/hawk")["spec"]["template"]["spec"]
     assert spec["containers"][0]["volumeMounts"] == own["volumeMounts"]
     assert spec["volumes"] == []
 
@@ -98,9 +98,9 @@ def test_a_worker_is_told_who_it_is_unless_the_template_says_so():
     made = pool()
     container = made.spec.groups[0].template["spec"]["containers"][0]
     container["env"] = [{"name": "HAWK_GROUP", "value": "mine"}, {"name": "X", "value": "$(HAWK_WORKER)"}]
-    env = render(made, made.spec.groups[0], None, 1, "/run/hawk")["spec"]["template"]["spec"]["containers"][
-        0
-    ]["env"]
+    env = render_child(made, made.spec.groups[0], None, 1, "/run/hawk")["spec"]["template"]["spec"][
+        "containers"
+    ][0]["env"]
     found = {
         entry["name"]: entry.get("value") or entry["valueFrom"]["fieldRef"]["fieldPath"] for entry in env
     }
@@ -119,7 +119,7 @@ def test_a_worker_is_told_who_it_is_unless_the_template_says_so():
 def test_rendering_leaves_the_pool_as_it_was():
     made = pool(group_spec("both", "Both", acceleratorClass="h100-sxm5"))
     before = copy.deepcopy(made.spec.groups[0].template)
-    render(made, made.spec.groups[0], H100, 1)
+    render_child(made, made.spec.groups[0], H100, 1)
 
     assert made.spec.groups[0].template == before
 
@@ -149,19 +149,19 @@ def test_only_what_is_ours_and_different_is_applied():
     live["spec"]["progressDeadlineSeconds"] = 600
     live["spec"]["template"]["spec"]["containers"][0]["terminationMessagePath"] = "/dev/termination-log"
     live["spec"]["template"]["spec"]["containers"].insert(0, {"name": "sidecar"})
-    assert differs(wanted, live) == ""
+    assert child_differs(wanted, live) == ""
 
     live["spec"]["replicas"] = 9
-    assert differs(wanted, live) == "spec.replicas"
+    assert child_differs(wanted, live) == "spec.replicas"
     live["spec"]["replicas"] = 3
     live["spec"]["template"]["spec"]["containers"][1]["image"] = "other"
-    assert differs(wanted, live) == "spec.template.spec.containers[engine].image"
+    assert child_differs(wanted, live) == "spec.template.spec.containers[engine].image"
 
 
 def test_a_field_that_left_the_template_is_a_difference():
     before, after = rendered(), rendered(template={"spec": {"containers": [{"name": "engine"}]}})
 
-    assert differs(after, before).startswith("metadata.annotations")
+    assert child_differs(after, before).startswith("metadata.annotations")
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_field_that_left_the_template_is_a_difference():
     ],
 )
 def test_missing(wanted, live, where):
-    assert missing(wanted, live) == where
+    assert missing_fields(wanted, live) == where
 
 
 JSON = st.recursive(
@@ -199,14 +199,16 @@ JSON = st.recursive(
 @settings(max_examples=40)
 @given(st.dictionaries(st.text("abc", min_size=1), JSON, max_size=3), JSON)
 def test_a_thing_has_all_of_itself_and_more_changes_nothing(thing, more):
-    assert missing(thing, thing) == ""
-    assert missing(thing, {**thing, "zzz": more}) == ""
+    assert missing_fields(thing, thing) == ""
+    assert missing_fields(thing, {**thing, "zzz": more}) == ""
 
 
 def test_workers_get_a_token_for_the_agent_where_agents_ask_for_it():
     made = pool(group_spec("both", "Both"))
-    plain = render(made, made.spec.groups[0], None, 1)["spec"]["template"]["spec"]
-    spec = render(made, made.spec.groups[0], None, 1, "/run/hawk", token=True)["spec"]["template"]["spec"]
+    plain = render_child(made, made.spec.groups[0], None, 1)["spec"]["template"]["spec"]
+    spec = render_child(made, made.spec.groups[0], None, 1, "/run/hawk", token=True)["spec"]["template"][
+        "spec"
+    ]
 
     assert "volumes" not in plain
     mounts = {mount["mountPath"]: mount for mount in spec["containers"][0]["volumeMounts"]}

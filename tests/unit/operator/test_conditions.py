@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hawk_api.checks import Violation
 from hawk_api.conditions import ConditionType
-from hawk_api.policy import Violation
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkPoolStatus
-from hawk_operator.kube.events import transitions
-from hawk_operator.reconcile.agent_pods import lacks_pods, newest
-from hawk_operator.status import build
-from hawk_operator.status.conditions import NEEDED_FOR_READY, judge, roll_up
+from hawk_operator.kube.events import condition_transitions
+from hawk_operator.reconcile.agent_pods import lacks_pods, newest_daemon_set
+from hawk_operator.status import builder
+from hawk_operator.status.conditions import NEEDED_FOR_READY, judge_conditions, roll_up
 from hawk_operator.status.facts import Facts, GroupFacts, Judgement
 from hawk_operator.wiring.links import LinkIndex
 from hawk_operator.workloads.drain import Waiting
@@ -49,11 +49,14 @@ def good(**more) -> Facts:
 
 
 def found(facts: Facts) -> dict[str, tuple[str, str]]:
-    return {condition.type: (str(condition.status), str(condition.reason)) for condition in judge(facts)}
+    return {
+        condition.type: (str(condition.status), str(condition.reason))
+        for condition in judge_conditions(facts)
+    }
 
 
 def test_every_condition_is_there_and_ready_is_first():
-    conditions = judge(good())
+    conditions = judge_conditions(good())
 
     assert next(c.type for c in conditions) == "Ready"
     assert {c.type for c in conditions} == set(ConditionType)
@@ -215,15 +218,15 @@ def test_missing_zero_and_nan_metrics_differ(seen, status, reason):
 
 
 def test_equal_facts_give_an_equal_status():
-    first = build.build(good(), None, HawkPoolStatus(), NOW)
-    again = build.build(good(), None, first, NOW + timedelta(hours=1))
+    first = builder.build_status(good(), None, HawkPoolStatus(), NOW)
+    again = builder.build_status(good(), None, first, NOW + timedelta(hours=1))
 
     assert again.to_dict() == first.to_dict()
 
 
 def test_a_transition_time_moves_with_the_status_alone():
-    first = build.build(good(), None, HawkPoolStatus(), NOW)
-    later = build.build(
+    first = builder.build_status(good(), None, HawkPoolStatus(), NOW)
+    later = builder.build_status(
         good(links=LinkIndex(1, 0, False, Reason.LINKS_DOWN, "x")), None, first, NOW + timedelta(1)
     )
     times = {c.type: c.last_transition_time for c in later.conditions}
@@ -235,7 +238,7 @@ def test_a_transition_time_moves_with_the_status_alone():
 @pytest.mark.parametrize(("measured", "shown"), [(0.235, 0.2), (0.245, 0.245), (0.1, 0.1)])
 def test_a_wobble_of_a_latency_is_not_written(measured, shown):
     facts = good(pool=OBSERVED, window=window(ttft=measured))
-    made = build.build(facts, None, HawkPoolStatus(ttft=0.2), NOW)
+    made = builder.build_status(facts, None, HawkPoolStatus(ttft=0.2), NOW)
 
     assert made.ttft == pytest.approx(shown)
 
@@ -243,7 +246,9 @@ def test_a_wobble_of_a_latency_is_not_written(measured, shown):
 @pytest.mark.parametrize(("measured", "shown"), [(0.19, 0.2), (0.205, 0.2), (0.215, 0.215)])
 def test_a_latency_that_crosses_its_target_is_written(measured, shown):
     promised = pool(traffic=OBSERVED.spec.traffic.to_dict(), objectives={"ttft": {"target": "210ms"}})
-    made = build.build(good(pool=promised, window=window(ttft=measured)), None, HawkPoolStatus(ttft=0.2), NOW)
+    made = builder.build_status(
+        good(pool=promised, window=window(ttft=measured)), None, HawkPoolStatus(ttft=0.2), NOW
+    )
 
     assert made.ttft == pytest.approx(shown)
 
@@ -263,7 +268,7 @@ def decision(prefill: int, decode: int, reason: Reason = Reason.DEMAND, time: fl
 def test_the_history_holds_ten_changes_newest_first():
     records = ()
     for index in range(30):
-        records = build.decisions(records, decision(index // 2, 1, time=float(index)))
+        records = builder.recent_decisions(records, decision(index // 2, 1, time=float(index)))
 
     assert len(records) == 10
     assert [record.prefill for record in records] == list(range(14, 4, -1))
@@ -276,7 +281,7 @@ def test_a_status_of_the_largest_pool_stays_small():
         for i in range(500)
     }
     many = pods("p", "Prefill", 500, *(pod(f"pod-{i}", f"node-{i}") for i in range(500)), live=tuple(agents))
-    made = build.build(
+    made = builder.build_status(
         good(agents=agents, groups=(GroupFacts("p", "Prefill", 1, 500, many),)),
         decision(500, 1),
         HawkPoolStatus(),
@@ -287,24 +292,26 @@ def test_a_status_of_the_largest_pool_stays_small():
 
 
 def test_events_are_about_changes():
-    before = {c.type: c for c in build.build(good(), None, HawkPoolStatus(), NOW).conditions}
+    before = {c.type: c for c in builder.build_status(good(), None, HawkPoolStatus(), NOW).conditions}
     after = {
         c.type: c
-        for c in build.build(
+        for c in builder.build_status(
             good(links=LinkIndex(1, 0, False, Reason.LINKS_DOWN, "n1 to n2")), None, HawkPoolStatus(), NOW
         ).conditions
     }
-    said = transitions(before, after)
+    said = condition_transitions(before, after)
 
     assert {(item.reason, item.warning) for item in said} >= {("LinksDown", True)}
-    assert transitions(after, after) == []
-    assert transitions({}, before) == [], "a new pool that is well is no news"
-    assert all(item.warning for item in transitions({}, after))
+    assert condition_transitions(after, after) == []
+    assert condition_transitions({}, before) == [], "a new pool that is well is no news"
+    assert all(item.warning for item in condition_transitions({}, after))
 
 
 def test_workers_without_an_agent_hear_why_its_pods_are_refused():
     why = "DaemonSet hawk/hawk-agent can't create pods: violates PodSecurity"
-    [memory] = [c for c in judge(good(**AGENTLESS, agents_refused=why)) if c.type == "MemoryRegistered"]
+    [memory] = [
+        c for c in judge_conditions(good(**AGENTLESS, agents_refused=why)) if c.type == "MemoryRegistered"
+    ]
 
     assert (memory.status, memory.reason) == ("False", "NoAgent")
     assert memory.message.endswith(why)
@@ -318,5 +325,5 @@ def test_a_daemon_set_lacks_pods_when_nodes_want_more_than_there_are():
         {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "message": "first"},
         {"metadata": {}, "lastTimestamp": "2026-01-02T00:00:00Z", "message": "last"},
     ]
-    assert newest(events) == "last"
-    assert newest([]) == ""
+    assert newest_daemon_set(events) == "last"
+    assert newest_daemon_set([]) == ""

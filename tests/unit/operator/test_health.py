@@ -8,7 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from hawk_operator.manager.health import Activity, HealthServer, HealthVerdict, Progress, alive, ready
+from hawk_operator.manager.health import (
+    Activity,
+    HealthServer,
+    HealthVerdict,
+    Progress,
+    check_alive,
+    check_ready,
+)
 
 GOOD = Progress(leading=True, lost=False, lease_age=1, list_age=1, reconcile_age=1, pools=3)
 
@@ -32,8 +39,8 @@ GOOD = Progress(leading=True, lost=False, lease_age=1, list_age=1, reconcile_age
 def test_verdicts(change, is_alive, is_ready):
     progress = replace(GOOD, **change)
 
-    assert alive(progress, 300).ok is is_alive
-    assert ready(progress, 90).ok is is_ready
+    assert check_alive(progress, 300).ok is is_alive
+    assert check_ready(progress, 90).ok is is_ready
 
 
 def test_activity_tells_ages():

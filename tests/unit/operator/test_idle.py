@@ -9,14 +9,14 @@ import pytest
 
 from hawk_api.v1alpha1 import HawkPool
 from hawk_kube.kinds import DEPLOYMENT, HAWK_NODE, HAWK_POOL, LEASE, POD, ResourceKind
-from hawk_operator.cache.snapshot import Snapshot
+from hawk_operator.cache.cluster_cache import ClusterCache
 from hawk_operator.kube.schema_check import Schema
 from hawk_operator.reconcile.act import Actor
 from hawk_operator.reconcile.context import ReconcileContext, Shared
-from hawk_operator.reconcile.look import Looker
 from hawk_operator.reconcile.memory import Memories
 from hawk_operator.reconcile.observe import Observer
 from hawk_operator.reconcile.pool import PoolReconciler
+from hawk_operator.reconcile.traffic_reader import TrafficReader
 from hawk_operator.reconcile.wiring import WiringReconciler
 from hawk_operator.runtime.metrics import Metrics
 from hawk_operator.runtime.settings import OperatorSettings
@@ -83,7 +83,7 @@ def api() -> Api:
         made.put(HAWK_POOL, body)
         read = HawkPool.model_validate(body)
         for group in read.spec.groups:
-            child = children.render(read, group, None, 1, "/run/hawk")
+            child = children.render_child(read, group, None, 1, "/run/hawk")
             made.put(DEPLOYMENT, child)
             worker = pod_body(f"{child['metadata']['name']}-0", node=NODES[index])
             worker["metadata"]["labels"] = child["metadata"]["labels"]
@@ -101,18 +101,18 @@ def api() -> Api:
 def context(api: Api) -> ReconcileContext:
     settings, metrics = OperatorSettings(), Metrics()
     access: Any = SimpleNamespace(usable=lambda verb, kind, namespace="": kind.group != "keda.sh")
-    snapshot = Snapshot(api, access, settings, clock=lambda: 5.0, wall=lambda: NOW)  # type: ignore[arg-type]
+    cache = ClusterCache(api, access, settings, clock=lambda: 5.0, wall=lambda: NOW)  # type: ignore[arg-type]
     return ReconcileContext(
         settings=settings,
         api=api,  # type: ignore[arg-type]
         access=access,
-        snapshot=snapshot,
+        cache=cache,
         queue=WorkQueue(),
         metrics=metrics,
         recorder=SimpleNamespace(record=lambda *_: None),  # type: ignore[arg-type]
-        observer=Observer(api, snapshot),  # type: ignore[arg-type]
-        actor=Actor(api, snapshot, metrics, settings),  # type: ignore[arg-type]
-        looker=Looker(1),
+        observer=Observer(api, cache),  # type: ignore[arg-type]
+        actor=Actor(api, cache, metrics, settings),  # type: ignore[arg-type]
+        traffic=TrafficReader(1),
         memories=Memories(),
         shared=Shared(),
     )
@@ -141,7 +141,7 @@ def test_what_has_to_be_written_is_decided_on_fresh_reads(api: Api, context: Rec
     look(context)
     api.asked.clear()
     edited = api.put(DEPLOYMENT, {"metadata": {"name": "b-p"}, "spec": {"replicas": 7}})
-    context.snapshot.take(DEPLOYMENT, "MODIFIED", edited)
+    context.cache.apply_event(DEPLOYMENT, "MODIFIED", edited)
     look(context)
 
     assert api.asked[:4] == [
@@ -159,7 +159,7 @@ def test_an_old_view_does_nothing(api: Api, context: ReconcileContext) -> None:
     look(context)
     right = api.objects[DEPLOYMENT, "b-p"]
     edited = api.put(DEPLOYMENT, {"metadata": {"name": "b-p"}, "spec": {**right["spec"], "replicas": 7}})
-    context.snapshot.take(DEPLOYMENT, "MODIFIED", edited)
+    context.cache.apply_event(DEPLOYMENT, "MODIFIED", edited)
     api.put(DEPLOYMENT, {"metadata": {"name": "b-p"}, "spec": right["spec"]})
     api.asked.clear()
     look(context)
@@ -171,13 +171,13 @@ def test_an_old_view_does_nothing(api: Api, context: ReconcileContext) -> None:
 
 
 def test_only_the_pools_on_a_node_hear_of_its_agent(api: Api, context: ReconcileContext) -> None:
-    from hawk_operator.watch.event_handlers import Marks
+    from hawk_operator.watch.event_handlers import EventHandlers
 
     look(context)
     look(context)
     context.queue._agenda.due.clear()
     body = api.put(HAWK_NODE, {"metadata": {"name": "n2"}, "status": {"epoch": "n2-2", "address": "n2:1"}})
-    Marks(context, lambda: NOW).changed(HAWK_NODE, "MODIFIED", body)
+    EventHandlers(context, lambda: NOW).handle(HAWK_NODE, "MODIFIED", body)
 
     assert {key.name for key in context.queue._agenda.due if key.kind == "pool"} == {"b"}
 

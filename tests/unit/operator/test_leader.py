@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hawk_operator.manager.leader import Action, Seen, may_write, observe, step
+from hawk_operator.manager.leader import Action, Seen, may_write, observe_lease, step_election
 
 DURATION, DEADLINE, PERIOD = 15.0, 10.0, 2.0
 
@@ -33,16 +33,16 @@ def seen(holder: str, since: float = 0.0, duration: float = DURATION) -> Seen:
     ],
 )
 def test_step(lease, led, now, expected):
-    assert step(lease, "me", led, now) is expected
+    assert step_election(lease, "me", led, now) is expected
 
 
 def test_a_lease_that_changes_is_seen_anew():
     first = Seen("a", "1", DURATION, 5.0)
 
-    assert observe(first, Seen("a", "1", DURATION, 9.0)).since == 5.0
-    assert observe(first, Seen("a", "2", DURATION, 9.0)).since == 9.0
-    assert observe(first, Seen("b", "1", DURATION, 9.0)).since == 9.0
-    assert observe(None, Seen("a", "1", DURATION, 9.0)).since == 9.0
+    assert observe_lease(first, Seen("a", "1", DURATION, 9.0)).since == 5.0
+    assert observe_lease(first, Seen("a", "2", DURATION, 9.0)).since == 9.0
+    assert observe_lease(first, Seen("b", "1", DURATION, 9.0)).since == 9.0
+    assert observe_lease(None, Seen("a", "1", DURATION, 9.0)).since == 9.0
 
 
 def test_only_a_recent_renewal_permits_writes():
@@ -64,12 +64,12 @@ class Process:
     def round(self, lease: dict, now: float) -> None:
         mine = now + self.offset
         if lease:
-            self.view = observe(self.view, Seen(lease["holder"], str(lease["mark"]), DURATION, mine))
-        action = step(self.view if lease else None, self.name, self.led, mine)
+            self.view = observe_lease(self.view, Seen(lease["holder"], str(lease["version"]), DURATION, mine))
+        action = step_election(self.view if lease else None, self.name, self.led, mine)
         if action is Action.EXIT:
             self.gone = True
         elif action is not Action.WAIT:
-            lease.update(holder=self.name, mark=lease.get("mark", 0) + 1)
+            lease.update(holder=self.name, version=lease.get("version", 0) + 1)
             self.led, self.renewed = True, mine
 
     def writes(self, now: float) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hawk_kube.errors import UnavailableError
-from hawk_operator.cache.snapshot import Snapshot
+from hawk_operator.cache.cluster_cache import ClusterCache
 from hawk_operator.runtime.settings import OperatorSettings
 
 START = 1_800_000_000.0
@@ -24,7 +24,7 @@ class World:
         self.lists = 0
         access: Any = SimpleNamespace(usable=lambda verb, kind, namespace="": True)
         api: Any = SimpleNamespace(pages=self.pages)
-        self.snapshot = Snapshot(
+        self.cache = ClusterCache(
             api, access, OperatorSettings(), clock=lambda: self.now, wall=lambda: self.now
         )
 
@@ -43,12 +43,12 @@ class World:
             if renewing and not away:
                 self.renewed = self.now - self.now % 10
             try:
-                self.snapshot.refresh_living()
+                self.cache.refresh_living()
             except UnavailableError:
                 continue
 
     def lives(self) -> bool:
-        return "n" in self.snapshot.living()
+        return "n" in self.cache.living()
 
 
 @pytest.fixture

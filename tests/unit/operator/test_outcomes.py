@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkPoolStatus
-from hawk_operator.status import build as status
+from hawk_operator.status import builder as status
 from hawk_operator.status.facts import Facts, GroupFacts
 from hawk_operator.status.outcomes import CARRIED_OUT, NEVER_READY
 from hawk_planner.sizing import Decision
@@ -62,7 +62,7 @@ class Life:
         self.status = HawkPoolStatus()
 
     def look(self, at: float, found: Facts, made: Decision | None) -> tuple[DecisionRecord, ...]:
-        self.status = status.build(found, made, self.status, START + timedelta(seconds=at))
+        self.status = status.build_status(found, made, self.status, START + timedelta(seconds=at))
         return self.status.decisions
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawk_operator.reconcile.plan import goals, make, surge
+from hawk_operator.reconcile.plan import make_plan, surge_replicas, target_replicas
 from hawk_operator.workloads.drain import PodWork
 
 from .build import group, group_spec, pod, pods, pool
@@ -35,7 +35,7 @@ def two(prefill: int, decode: int, *, budget: int | None = BUDGET, **more):
 
 
 def step(made, found, goal):
-    return make(made, found, goal, {}, {"p": NOTHING_KNOWN, "d": NOTHING_KNOWN}, now=0.0)
+    return make_plan(made, found, goal, {}, {"p": NOTHING_KNOWN, "d": NOTHING_KNOWN}, now=0.0)
 
 
 def test_at_the_budget_one_side_shrinks_before_the_other_grows():
@@ -95,11 +95,11 @@ def test_the_budget_holds_at_every_instant(prefill, decode, rounds):
 def test_workers_that_are_emptied_stay_until_they_are():
     made, found = two(2, 2, budget=None)
     busy = {"p": NOTHING_KNOWN, "d": PodWork({"d0": 3.0, "d1": 3.0}, 5.0, {}, frozenset({"n1"}))}
-    plan = make(made, found, {"p": 2, "d": 1}, {}, busy, now=10.0)
+    plan = make_plan(made, found, {"p": 2, "d": 1}, {}, busy, now=10.0)
 
     assert plan.requests["d"] == 2
     assert [item.name for item in plan.drains["d"].mark] == ["d0"]
-    later = make(
+    later = make_plan(
         made,
         [
             found[0],
@@ -118,8 +118,8 @@ def test_while_pods_find_no_node_nothing_is_added_and_shrinking_goes_on():
     waiting = [pod("p0"), pod("p1"), pod("p2", node="", ready=False, unschedulable="no GPU")]
     stuck = [replace(found[0], pods=pods("p", "Prefill", 3, *waiting)), found[1]]
 
-    assert goals(stuck, {"p": 9, "d": 3}, may_grow=True) == {"p": 3, "d": 3}
-    down = goals(stuck, {"p": 1, "d": 2}, may_grow=True)
+    assert target_replicas(stuck, {"p": 9, "d": 3}, may_grow=True) == {"p": 3, "d": 3}
+    down = target_replicas(stuck, {"p": 1, "d": 2}, may_grow=True)
     plan = step(made, stuck, down)
     assert plan.requests == {"p": 1, "d": 2}
     assert next(item.name for item in plan.drains["p"].empty) == "p2", "the pending one goes first"
@@ -140,15 +140,15 @@ def test_the_other_side_stays_near_a_side_that_is_stuck():
 
 def test_nothing_grows_while_limits_are_not_served_but_workloads_are_made():
     _, found = two(2, 2)
-    assert goals(found, {"p": 4, "d": 1}, may_grow=False) == {"p": 2, "d": 1}
+    assert target_replicas(found, {"p": 4, "d": 1}, may_grow=False) == {"p": 2, "d": 1}
     absent = [replace(item, pods=replace(item.pods, requested=None)) for item in found]
-    assert goals(absent, {"p": 4, "d": 1}, may_grow=False) == {"p": 4, "d": 1}
+    assert target_replicas(absent, {"p": 4, "d": 1}, may_grow=False) == {"p": 4, "d": 1}
 
 
 def test_what_another_controller_scales_is_left_alone():
     made, found = two(2, 2, budget=None)
     other = [replace(found[0], conflict="HorizontalPodAutoscaler x scales it"), found[1]]
-    goal = goals(other, {"p": 7, "d": 3}, may_grow=True)
+    goal = target_replicas(other, {"p": 7, "d": 3}, may_grow=True)
     plan = step(made, other, goal)
 
     assert plan.requests == {"p": 2, "d": 3}
@@ -159,7 +159,7 @@ def test_without_a_decision_what_is_there_stays_and_what_is_not_begins_at_its_mi
     made, found = two(3, 0)
     absent = replace(found[1], pods=replace(found[1].pods, requested=None))
 
-    assert goals([found[0], absent], None, may_grow=True) == {"p": 3, "d": 0}
+    assert target_replicas([found[0], absent], None, may_grow=True) == {"p": 3, "d": 0}
     assert made.spec.groups[1].replicas.min == 0
 
 
@@ -167,7 +167,7 @@ def test_without_a_decision_what_is_there_stays_and_what_is_not_begins_at_its_mi
 def test_a_surge_is_rounded_up_as_a_deployment_does(value, expected):
     made = pool(group_spec("both", "Both", rollout={"maxSurge": value, "maxUnavailable": 1}))
 
-    assert surge(made.spec.groups[0], 5) == expected
+    assert surge_replicas(made.spec.groups[0], 5) == expected
 
 
 def test_a_surge_counts_against_the_budget():

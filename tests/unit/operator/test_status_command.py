@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hawk_api.conditions import make
+from hawk_api.conditions import make_condition
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkPoolStatus
 from hawk_cli.commands.status import _table, findings, report
@@ -26,23 +26,23 @@ def body(*conditions, generation: int = 2, observed: int | None = 2):
 def test_what_is_wrong_comes_with_its_remedy(capsys):
     found = report(
         body(
-            make("Ready", False, Reason.LINKS_DOWN, "Wired: n1 to n2"),
-            make("Wired", False, Reason.LINKS_DOWN, "n1 to n2: PeerUnreachable"),
-            make("LayoutsCompatible", True, Reason.AS_EXPECTED),
-            make("PaysOff", None, Reason.NOT_ENOUGH_KNOWN),
-            make("Draining", False, Reason.IDLE),
-            make("TransferVerified", None, Reason.NO_TRANSFERS),
+            make_condition("Ready", False, Reason.LINKS_DOWN, "Wired: n1 to n2"),
+            make_condition("Wired", False, Reason.LINKS_DOWN, "n1 to n2: PeerUnreachable"),
+            make_condition("LayoutsCompatible", True, Reason.AS_EXPECTED),
+            make_condition("PaysOff", None, Reason.NOT_ENOUGH_KNOWN),
+            make_condition("Draining", False, Reason.IDLE),
+            make_condition("TransferVerified", None, Reason.NO_TRANSFERS),
         )
     )
 
     assert (found.ready, found.ttft_seconds) == ("False", 0.183)
     assert [item.condition for item in found.findings] == ["Wired", "TransferVerified"]
     assert found.findings[0].remedy == Reason.LINKS_DOWN.remedy
-    output.emit({"pools": [found]}, output.Output.TABLE, lambda: _table([found]))
+    output.emit_output({"pools": [found]}, output.Output.TABLE, lambda: _table([found]))
     printed = capsys.readouterr().out
     for words in ("2:3", "183 ms", "PeerUnreachable", Reason.LINKS_DOWN.remedy):
         assert words in printed
-    output.emit({"pools": [found]}, output.Output.JSON, lambda: _table([found]))
+    output.emit_output({"pools": [found]}, output.Output.JSON, lambda: _table([found]))
     assert json.loads(capsys.readouterr().out)["pools"][0]["findings"][0]["reason"] == "LinksDown"
 
 
@@ -55,11 +55,13 @@ def test_an_operator_that_is_behind_or_absent_is_the_first_finding(observed):
 
 
 def test_a_reason_of_a_newer_release_is_shown_as_it_is():
-    status = HawkPoolStatus(observed_generation=2, conditions=(make("Wired", False, "FromTheFuture", "x"),))
+    status = HawkPoolStatus(
+        observed_generation=2, conditions=(make_condition("Wired", False, "FromTheFuture", "x"),)
+    )
     [found] = findings(status, 2)
 
     assert (found.reason, found.remedy) == ("FromTheFuture", "")
 
 
 def test_nothing_is_said_of_a_pool_that_is_well():
-    assert report(body(make("Ready", True, Reason.AS_EXPECTED))).findings == []
+    assert report(body(make_condition("Ready", True, Reason.AS_EXPECTED))).findings == []

@@ -31,7 +31,7 @@ def test_they_begin_for_a_user_without_a_name(monkeypatch):
         return Endpoint("test", "http://127.0.0.1:1", Fixed(Login()))
 
     monkeypatch.setattr(pwd, "getpwuid", nameless)
-    monkeypatch.setattr(config, "load", load)
+    monkeypatch.setattr(config, "load_config", load)
     watcher = Watcher(OperatorSettings(), None, Metrics(), Activity(), [HAWK_POOL])
     watcher.start()
     try:

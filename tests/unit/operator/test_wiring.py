@@ -9,14 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_api.reasons import Reason
-from hawk_operator.cache.reduced import PoolEntry
-from hawk_operator.reconcile.wiring import sides, terms_of
+from hawk_operator.cache.projections import PoolEntry
+from hawk_operator.reconcile.wiring import terms_of, wiring_sides
 from hawk_operator.runtime.workqueue import pool_key
 from hawk_operator.wiring import liveness
-from hawk_operator.wiring.links import judge
-from hawk_operator.wiring.peers import Sides, Wiring, agent_of, moved, outdated, spec_of, wire
+from hawk_operator.wiring.links import judge_links
+from hawk_operator.wiring.peers import (
+    Sides,
+    Wiring,
+    agent_of,
+    outdated_peers,
+    regions_moved,
+    spec_of,
+    wire_agents,
+)
 from hawk_operator.wiring.place import sides_of
-from hawk_operator.workloads.pods import read
+from hawk_operator.workloads.pods import read_pod
 
 from .build import agent, pool
 
@@ -31,7 +39,7 @@ AGENTS = {name: agent(name) for name in NODES}
 
 @given(st.lists(SIDES, max_size=4), st.integers(1, 5))
 def test_links_have_two_ends_and_bounds_hold(pools, limit):
-    found = wire(pools, AGENTS, limit)
+    found = wire_agents(pools, AGENTS, limit)
     wanted = {pair for side in pools for pair in side.pairs()}
 
     for name, peers in found.peers.items():
@@ -42,7 +50,7 @@ def test_links_have_two_ends_and_bounds_hold(pools, limit):
             assert (min(name, other), max(name, other)) in wanted
     chosen = {(a, b) for a, peers in found.peers.items() for b in peers if a <= b}
     assert chosen | set(found.refused) == wanted
-    assert wire(reversed(pools), dict(reversed(AGENTS.items())), limit) == found
+    assert wire_agents(reversed(pools), dict(reversed(AGENTS.items())), limit) == found
 
 
 def test_near_agents_come_first():
@@ -54,24 +62,24 @@ def test_near_agents_come_first():
     }
     side = Sides(frozenset({"a"}), frozenset({"far", "near", "same"}))
 
-    assert wire([side], agents, 1).peers["a"] == ("same",)
-    assert wire([side], agents, 2).peers["a"] == ("near", "same")
+    assert wire_agents([side], agents, 1).peers["a"] == ("same",)
+    assert wire_agents([side], agents, 2).peers["a"] == ("near", "same")
 
 
 def test_one_address_belongs_to_one_agent():
     agents = {name: agent(name, address="10.0.0.1:7443") for name in ("a", "b")} | {"c": agent("c")}
     side = Sides(frozenset({"c"}), frozenset({"a", "b"}))
-    both = wire([side], agents)
+    both = wire_agents([side], agents)
     assert both.peers == {}
     assert {reason for reason, _ in both.refused.values()} == {Reason.PEER_REFUSED}
 
     agents["b"] = replace(agents["b"], live=False)
-    assert wire([side], agents).peers == {"a": ("c",), "c": ("a",)}
+    assert wire_agents([side], agents).peers == {"a": ("c",), "c": ("a",)}
 
 
 def test_two_protocols_are_not_linked_and_both_are_named():
     agents = {"a": agent("a", protocol=1), "b": agent("b", protocol=2)}
-    found = wire([Sides(frozenset("a"), frozenset("b"))], agents)
+    found = wire_agents([Sides(frozenset("a"), frozenset("b"))], agents)
 
     reason, message = found.refused["a", "b"]
     assert reason is Reason.AGENT_INCOMPATIBLE
@@ -82,17 +90,17 @@ def test_two_protocols_are_not_linked_and_both_are_named():
 def test_an_agent_that_dies_keeps_its_place_and_one_that_returns_has_a_new_epoch():
     agents = {name: agent(name) for name in "ab"}
     side = Sides(frozenset("a"), frozenset("b"))
-    before = spec_of(agents["a"], wire([side], agents).peers["a"], agents)
+    before = spec_of(agents["a"], wire_agents([side], agents).peers["a"], agents)
     agents["b"] = replace(agents["b"], live=False)
-    assert spec_of(agents["a"], wire([side], agents).peers["a"], agents) == before
+    assert spec_of(agents["a"], wire_agents([side], agents).peers["a"], agents) == before
 
     agents["b"] = agent("b", epoch="b-2")
-    after = spec_of(agents["a"], wire([side], agents).peers["a"], agents)
+    after = spec_of(agents["a"], wire_agents([side], agents).peers["a"], agents)
     assert after.to_dict()["peers"] == [{"node": "b", "address": "b:7443", "epoch": "b-2"}]
     written = replace(agents["a"], peers=(("b", "b:7443", "b-1"),), expected="a-1")
-    assert outdated(written, after)
-    assert not outdated(replace(written, peers=(("b", "b:7443", "b-2"),)), after)
-    assert not outdated(agent("idle"), spec_of(agent("idle"), (), {}))
+    assert outdated_peers(written, after)
+    assert not outdated_peers(replace(written, peers=(("b", "b:7443", "b-2"),)), after)
+    assert not outdated_peers(agent("idle"), spec_of(agent("idle"), (), {}))
 
 
 def alone(name: str):
@@ -119,14 +127,14 @@ BOTH = Sides(frozenset("a"), frozenset("b"))
 
 def test_a_link_is_proved_when_both_ends_say_so_of_the_present_incarnations():
     agents = linked("a", "b")
-    assert judge(BOTH, agents, Wiring()).proved is True
+    assert judge_links(BOTH, agents, Wiring()).proved is True
 
     one_sided = {**agents, "b": replace(agents["b"], verified=frozenset())}
-    assert judge(BOTH, one_sided, Wiring()).proved is None
+    assert judge_links(BOTH, one_sided, Wiring()).proved is None
     restarted = {**agents, "b": replace(agents["b"], epoch="b-2")}
-    assert judge(BOTH, restarted, Wiring()).proved is None
+    assert judge_links(BOTH, restarted, Wiring()).proved is None
     dead = {**agents, "b": replace(agents["b"], live=False)}
-    found = judge(BOTH, dead, Wiring())
+    found = judge_links(BOTH, dead, Wiring())
     assert (found.proved, found.reason) == (False, Reason.AGENT_LOST)
     assert "b" in found.message
 
@@ -156,7 +164,7 @@ def test_a_link_is_proved_when_both_ends_say_so_of_the_present_incarnations():
     ],
 )
 def test_what_is_said_of_links(side, agents, proved, reason):
-    found = judge(side, agents, Wiring())
+    found = judge_links(side, agents, Wiring())
 
     assert (found.proved, found.reason) == (proved, reason)
 
@@ -165,7 +173,7 @@ def test_another_pools_trouble_is_not_this_pools():
     agents = linked("a", "b")
     agents["a"] = replace(agents["a"], problems=(("z", "PeerUnreachable", ""),))
 
-    assert judge(BOTH, agents, Wiring()).proved is True
+    assert judge_links(BOTH, agents, Wiring()).proved is True
 
 
 def test_workers_are_found_by_pods_and_by_memory():
@@ -183,7 +191,7 @@ def test_sides_of_the_cluster_skip_what_goes_and_what_is_unreadable():
 
     def worker(name: str, group: str, node: str):
         marks = {"hawkpool.dev/pool": name, "hawkpool.dev/group": group}
-        return read(
+        return read_pod(
             {
                 "metadata": {"name": f"{name}-{group}-{node}", "namespace": "ns", "labels": marks},
                 "spec": {"nodeName": node},
@@ -194,7 +202,7 @@ def test_sides_of_the_cluster_skip_what_goes_and_what_is_unreadable():
     pools = [body("a"), body("b", deletionTimestamp="now"), {**body("c"), "spec": {"groups": "?"}}]
     pods = [worker("a", "p", "n1"), worker("a", "d", "n2"), worker("b", "p", "n3"), worker("c", "d", "n4")]
 
-    found = sides(map(PoolEntry, pools), pods, {})
+    found = wiring_sides(map(PoolEntry, pools), pods, {})
 
     assert found == {pool_key("ns", "a"): Sides(frozenset({"n1"}), frozenset({"n2"}))}
 
@@ -222,16 +230,16 @@ def test_agents_are_told_what_the_pools_on_their_nodes_ask_for():
 
     spec = spec_of(agent("n2"), (), {}, told["n2"])
     body_of = {"metadata": {"name": "n2"}, "spec": spec.to_dict(), "status": {"epoch": "n2-1"}}
-    assert outdated(agent("n2"), spec)
-    assert not outdated(agent_of(body_of, ()), spec), "what was written is what is read"
+    assert outdated_peers(agent("n2"), spec)
+    assert not outdated_peers(agent_of(body_of, ()), spec), "what was written is what is read"
 
 
 @given(st.lists(SIDES, max_size=3), st.lists(SIDES, max_size=3), st.integers(1, 4))
 def test_only_agents_whose_peers_or_refusals_changed_have_moved(before, after, limit):
-    old, new = wire(before, AGENTS, limit), wire(after, AGENTS, limit)
-    touched = moved(old, new)
+    old, new = wire_agents(before, AGENTS, limit), wire_agents(after, AGENTS, limit)
+    touched = regions_moved(old, new)
 
-    assert moved(new, new) == frozenset()
+    assert regions_moved(new, new) == frozenset()
     for name in NODES:
         same = old.peers.get(name) == new.peers.get(name)
         refused = [{pair: why for pair, why in w.refused.items() if name in pair} for w in (old, new)]
@@ -271,30 +279,30 @@ def lease(name: str, renewed: str, holder: str = "agent", duration: int = 15):
 def test_an_agent_lives_while_its_lease_is_seen_to_change():
     now = 1_800_000_000.0
     skewed = "2020-01-01T00:00:{:02d}Z"  # years behind our clock
-    beats = liveness.observe({}, [lease("n", skewed.format(0))], 0, now)
-    assert liveness.living(beats) == frozenset(), "seen for the first time: judged by its own time"
+    beats = liveness.observe_beats({}, [lease("n", skewed.format(0))], 0, now)
+    assert liveness.living_agents(beats) == frozenset(), "seen for the first time: judged by its own time"
 
-    beats = liveness.observe(beats, [lease("n", skewed.format(5))], 5, now)
-    assert liveness.living(beats) == {"n"}
-    beats = liveness.observe(beats, [lease("n", skewed.format(5))], 14, now)
-    assert liveness.living(beats) == {"n"}
-    beats = liveness.observe(beats, [lease("n", skewed.format(5))], 1.1, now)
-    assert liveness.living(beats) == frozenset()
-    assert liveness.observe(beats, [], 1, now) == {}
+    beats = liveness.observe_beats(beats, [lease("n", skewed.format(5))], 5, now)
+    assert liveness.living_agents(beats) == {"n"}
+    beats = liveness.observe_beats(beats, [lease("n", skewed.format(5))], 14, now)
+    assert liveness.living_agents(beats) == {"n"}
+    beats = liveness.observe_beats(beats, [lease("n", skewed.format(5))], 1.1, now)
+    assert liveness.living_agents(beats) == frozenset()
+    assert liveness.observe_beats(beats, [], 1, now) == {}
 
 
 def test_an_agent_that_renews_lives_however_rarely_it_is_looked_at():
-    beats = liveness.observe({}, [lease("n", "2027-01-15T08:00:00Z")], 0, 1_800_000_000.0)
+    beats = liveness.observe_beats({}, [lease("n", "2027-01-15T08:00:00Z")], 0, 1_800_000_000.0)
     for minute in range(1, 5):
         renewed = f"2027-01-15T08:{minute:02d}:00Z"
-        beats = liveness.observe(beats, [lease("n", renewed)], 60, 1_800_000_000.0)
-        assert liveness.living(beats) == {"n"}
+        beats = liveness.observe_beats(beats, [lease("n", renewed)], 60, 1_800_000_000.0)
+        assert liveness.living_agents(beats) == {"n"}
 
 
 def test_a_lease_from_the_future_or_without_holder_is_no_life_insurance():
     now = 1_800_000_000.0
     leases = [lease("n", "2099-01-01T00:00:00Z"), lease("m", "2027-01-15T07:59:59Z", "")]
-    beats = liveness.observe({}, leases, 0, now)
+    beats = liveness.observe_beats({}, leases, 0, now)
 
-    assert liveness.living(beats) == {"n"}
-    assert liveness.living(liveness.observe(beats, leases, 16, now + 16)) == frozenset()
+    assert liveness.living_agents(beats) == {"n"}
+    assert liveness.living_agents(liveness.observe_beats(beats, leases, 16, now + 16)) == frozenset()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_api.reasons import Reason
-from hawk_operator.wiring.links import judge, listed
+from hawk_operator.wiring.links import judge_links, listed
 from hawk_operator.wiring.peers import Sides, Wiring
 
 from .build import agent
@@ -35,7 +35,7 @@ def cluster(proved=(), **more):
 
 @given(st.sets(st.sampled_from(PAIRS)), st.sets(st.sampled_from((*PREFILL, *DECODE))))
 def test_links_are_counted_and_a_dead_agents_are_not_proved(proved, dead):
-    found = judge(SIDES, cluster(proved, **{name: {"live": False} for name in dead}), Wiring())
+    found = judge_links(SIDES, cluster(proved, **{name: {"live": False} for name in dead}), Wiring())
     alive = [pair for pair in proved if not dead.intersection(pair)]
 
     assert (found.wanted, found.verified) == (len(PAIRS), len(alive))
@@ -55,7 +55,7 @@ def test_links_are_counted_and_a_dead_agents_are_not_proved(proved, dead):
 )
 def test_a_proof_counts_when_both_ends_have_it_of_who_is_there_now(change):
     for name in ("p1", "d1"):
-        found = judge(SIDES, cluster(PAIRS, **{name: change}), Wiring())
+        found = judge_links(SIDES, cluster(PAIRS, **{name: change}), Wiring())
 
         assert (found.proved, found.verified) == (None, 6 - sum(name in pair for pair in PAIRS))
 
@@ -63,9 +63,9 @@ def test_a_proof_counts_when_both_ends_have_it_of_who_is_there_now(change):
 @pytest.mark.parametrize("role", ["prefill", "decode"])
 def test_a_side_without_workers_or_without_agents_is_named(role):
     agents = cluster()
-    empty = judge(replace(SIDES, **{role: frozenset()}), agents, Wiring())
+    empty = judge_links(replace(SIDES, **{role: frozenset()}), agents, Wiring())
     names = getattr(SIDES, role)
-    gone = judge(SIDES, {name: agents[name] for name in agents if name not in names}, Wiring())
+    gone = judge_links(SIDES, {name: agents[name] for name in agents if name not in names}, Wiring())
 
     assert (empty.wanted, empty.verified, empty.proved) == (0, 0, None)
     assert f"no {role} worker" in empty.message
@@ -76,7 +76,7 @@ def test_a_side_without_workers_or_without_agents_is_named(role):
 
 @pytest.mark.parametrize("silent", [{"address": ""}, {"epoch": ""}])
 def test_a_node_whose_agent_has_not_said_where_and_who_it_is_has_no_links(silent):
-    found = judge(SIDES, cluster(PAIRS, p1=silent), Wiring())
+    found = judge_links(SIDES, cluster(PAIRS, p1=silent), Wiring())
 
     assert (found.wanted, found.verified, found.proved) == (4, 4, True)
 
@@ -84,8 +84,8 @@ def test_a_node_whose_agent_has_not_said_where_and_who_it_is_has_no_links(silent
 def test_workers_on_one_node_need_their_agents_link_to_itself():
     here = frozenset({"p1"})
     itself = {"verified": here, "peers": (("p1", "p1:7443", "p1-1"),)}
-    unproved = judge(Sides(here, here), cluster(), Wiring())
-    proved = judge(Sides(here, here), cluster(p1=itself), Wiring())
+    unproved = judge_links(Sides(here, here), cluster(), Wiring())
+    proved = judge_links(Sides(here, here), cluster(p1=itself), Wiring())
 
     assert (unproved.wanted, unproved.verified, unproved.proved) == (1, 0, None)
     assert (proved.wanted, proved.verified, proved.proved) == (1, 1, True)
@@ -98,7 +98,7 @@ def test_a_refused_link_is_told_and_comes_before_one_that_is_left_out():
         ("d2", "p2"): (Reason.PEER_REFUSED, "another"),
         ("x", "y"): (Reason.PEER_REFUSED, "no pair of this pool"),
     }
-    found = judge(SIDES, cluster(PAIRS[:1]), Wiring(refused=refused))
+    found = judge_links(SIDES, cluster(PAIRS[:1]), Wiring(refused=refused))
 
     assert (found.wanted, found.verified, found.proved) == (6, 1, False)
     assert found.reason is Reason.AGENT_INCOMPATIBLE
@@ -110,7 +110,7 @@ def test_links_that_are_left_out_by_design_are_no_fault(also_waiting):
     left_out = PAIRS[:2]
     proved = PAIRS[3:] if also_waiting else PAIRS[2:]
     refused = {pair: (Reason.TOO_MANY_PEERS, f"{pair[0]} is full") for pair in left_out}
-    found = judge(SIDES, cluster(proved), Wiring(refused=refused))
+    found = judge_links(SIDES, cluster(proved), Wiring(refused=refused))
 
     assert (found.wanted, found.verified) == (6, len(proved))
     if also_waiting:
@@ -124,16 +124,18 @@ def test_problems_of_links_that_are_not_proved_are_listed_the_first_three_of_the
     def trouble(*peers):
         return {"problems": tuple((peer, "CanaryFailed", f"bytes of {peer}") for peer in peers)}
 
-    few = judge(SIDES, cluster(PAIRS[1:], d1=trouble("p1", "p2", "p3", "d2"), p1=trouble("z")), Wiring())
+    few = judge_links(
+        SIDES, cluster(PAIRS[1:], d1=trouble("p1", "p2", "p3", "d2"), p1=trouble("z")), Wiring()
+    )
     assert (few.wanted, few.verified, few.proved, few.reason) == (6, 5, False, Reason.LINKS_DOWN)
     assert few.message == "5 of 6 links are verified; d1 to p1: CanaryFailed bytes of p1"
 
-    three = judge(SIDES, cluster((), d1=trouble(*PREFILL)), Wiring())
+    three = judge_links(SIDES, cluster((), d1=trouble(*PREFILL)), Wiring())
     assert three.message.count("CanaryFailed") == 3
     assert "more" not in three.message
 
     ends = {name: trouble(*DECODE) for name in PREFILL[:2]}
-    many = judge(SIDES, cluster((), d1=trouble("p1"), **ends), Wiring())
+    many = judge_links(SIDES, cluster((), d1=trouble("p1"), **ends), Wiring())
     assert many.message.count("CanaryFailed") == 3
     assert many.message.startswith(
         "0 of 6 links are verified; d1 to p1: CanaryFailed bytes of p1; p1 to d1: "
@@ -142,7 +144,9 @@ def test_problems_of_links_that_are_not_proved_are_listed_the_first_three_of_the
 
 
 def test_a_problem_without_words_is_its_reason():
-    found = judge(SIDES, cluster(PAIRS[1:], d1={"problems": (("p1", "PeerUnreachable", ""),)}), Wiring())
+    found = judge_links(
+        SIDES, cluster(PAIRS[1:], d1={"problems": (("p1", "PeerUnreachable", ""),)}), Wiring()
+    )
 
     assert found.message.endswith("; d1 to p1: PeerUnreachable")
 

@@ -52,7 +52,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_the_verdict_stays_while_traffic_is_near_what_it_was_made_for(asked: list[Any]) -> None:
     one = case()
-    messages = [worth.judge(one, window(rate)).message for rate in (2.0, 2.4, 1.6, 2.6, 2.4)]
+    messages = [worth.judge_split(one, window(rate)).message for rate in (2.0, 2.4, 1.6, 2.6, 2.4)]
 
     assert messages == ["verdict 1"] * 3 + ["verdict 2"] * 2, (
         "compared with what was judged, not with the last"
@@ -62,16 +62,16 @@ def test_the_verdict_stays_while_traffic_is_near_what_it_was_made_for(asked: lis
 @pytest.mark.parametrize("other", [None, window(0.0), window(2.0, prompt=3000.0)])
 def test_other_traffic_is_judged(asked: list[Any], other: Window | None) -> None:
     one = case()
-    worth.judge(one, window(2.0))
-    worth.judge(one, other)
-    worth.judge(one, other)
+    worth.judge_split(one, window(2.0))
+    worth.judge_split(one, other)
+    worth.judge_split(one, other)
 
     assert [seen is other for seen in asked] == [False, True]
 
 
 def test_another_class_is_judged(asked: list[Any]) -> None:
     one = case()
-    worth.judge(one, window(2.0))
-    worth.judge(case(memory=one.memory, classes={"x": object()}), window(2.0))
+    worth.judge_split(one, window(2.0))
+    worth.judge_split(case(memory=one.memory, classes={"x": object()}), window(2.0))
 
     assert len(asked) == 2

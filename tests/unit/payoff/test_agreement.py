@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hawk_api.models import preset
+from hawk_api.models import load_preset
 from hawk_api.v1alpha1 import HawkPool
 from hawk_planner.payoff.split import decode_side, sided
 from hawk_planner.simulate.engine import ClusterSettings, Simulation, SimulationResult
@@ -51,7 +51,7 @@ def simulated(
     replicas = {"first": counts[0], "second": counts[1]}
     body = {"apiVersion": "hawkpool.dev/v1alpha1", "kind": "HawkPool", "metadata": {"name": "p"}}
     whole = HawkPool.model_validate(body | {"spec": POOL.to_dict()})
-    problem = Problem.of(whole, CLASSES, preset(MODEL))
+    problem = Problem.of(whole, CLASSES, load_preset(MODEL))
     settings = ClusterSettings(initial=replicas, link_bytes_per_second=LINK)
     outcome: SimulationResult = Simulation(
         Trace("steady", tuple(requests)), problem, fixed(replicas, "fixed"), settings

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hawk_api.validation import validate
+from hawk_api.validation import validate_manifest
 from hawk_cli.support.subject import SETTABLE
 from hawk_planner.payoff.assumptions import BOUNDS
 
@@ -140,7 +140,7 @@ def test_the_recommended_manifest_is_valid_and_can_be_planned_again(
     body = yaml.safe_load(out)
     assert body == found["recommendation"]["manifest"]
     assert body["metadata"] == {"name": "sample", "namespace": "team"}
-    errors = [v for v in validate(body, CLASSES) if v.severity == "Error"]
+    errors = [v for v in validate_manifest(body, CLASSES) if v.severity == "Error"]
     assert errors == []
     roles = {group["role"] for group in body["spec"]["groups"]}
     assert roles == ({"Prefill", "Decode"} if price == "100m" else {"Both"})

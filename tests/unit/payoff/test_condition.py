@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hawk_api.models import Geometry, preset
+from hawk_api.models import Geometry, load_preset
 from hawk_api.reasons import Reason
 from hawk_planner.payoff.assumptions import Given
 from hawk_planner.payoff.verdict import PaysOff, condition, given_by
@@ -18,7 +18,7 @@ from hawk_planner.traffic.window import SideTraffic, Window
 from .pools import CLASSES, class_with, pool
 
 TRAFFIC = Given(requests_per_second=10, prompt_tokens=2048, output_tokens=256)
-GEOMETRY = preset("llama-3.1-8b")
+GEOMETRY = load_preset("llama-3.1-8b")
 
 
 def judged(
@@ -98,7 +98,7 @@ def test_an_unknown_model_and_no_traffic_are_named() -> None:
 
 
 def test_a_model_that_does_not_fit_never_pays() -> None:
-    verdict = judged(pool("llama-3.3-70b"), geometry=preset("llama-3.3-70b"))
+    verdict = judged(pool("llama-3.3-70b"), geometry=load_preset("llama-3.3-70b"))
     assert verdict.status is False
     assert "don't fit 1 x gpu" in verdict.message
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hawk_api.models import preset
+from hawk_api.models import load_preset
 from hawk_api.v1alpha1 import DataType, DecisionRecord, GroupSpec, HawkPoolStatus, KvLayout
 from hawk_planner.payoff.checks import MissingInputError
 from hawk_planner.payoff.live import given_by_status
@@ -54,7 +54,7 @@ def path(left: KvLayout | None, right: KvLayout | None, link: float = 50e9) -> L
     return layout_path(
         *groups(left, right),
         CLASSES,
-        preset("llama-3.1-8b"),
+        load_preset("llama-3.1-8b"),
         dtype=DataType.FLOAT16,
         tokens=2050,
         link_bytes_per_second=link,

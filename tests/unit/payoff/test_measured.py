@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hawk_planner.payoff.aiconfigurator import Asked, rows
 from hawk_planner.payoff.candidate import Feasibility, ServingMode
 from hawk_planner.payoff.checks import InputError, MissingInputError
-from hawk_planner.payoff.measured import Row, as_csv, closest, read, tables
+from hawk_planner.payoff.measured import Row, as_csv, closest, read_measured, tables
 from hawk_planner.payoff.plan import candidates
 from hawk_planner.payoff.split import decode_side
 from hawk_planner.payoff.times import prefill_seconds, step_timer
@@ -130,7 +130,7 @@ def test_the_same_rows_in_every_form(tmp_path: Path) -> None:
     for name, text in (("t.csv", plain), ("t.json", json.dumps(bodies)), ("t.yaml", yaml.safe_dump(bodies))):
         path = tmp_path / name
         path.write_text(text)
-        found.append([replace(row, source="") for row in read(path)])
+        found.append([replace(row, source="") for row in read_measured(path)])
     assert found[0] == found[1] == found[2] == ROWS
 
 
@@ -151,7 +151,7 @@ def test_a_wrong_row_is_named(tmp_path: Path, change: dict[str, Any], problem: s
     path = tmp_path / "times.json"
     path.write_text(json.dumps([body]))
     with pytest.raises(InputError) as caught:
-        read(path)
+        read_measured(path)
     assert problem in caught.value.problem
 
 
@@ -166,9 +166,9 @@ def test_a_wrong_table_is_named(tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_text(text)
         with pytest.raises(InputError, match="--measured"):
-            read(path)
+            read_measured(path)
     with pytest.raises(InputError, match="--measured"):
-        read(tmp_path / "none.csv")
+        read_measured(tmp_path / "none.csv")
 
 
 @dataclass

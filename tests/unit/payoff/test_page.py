@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hawk_planner.payoff.page import page
-from hawk_planner.payoff.plan import answer
+from hawk_planner.payoff.page import html_page
+from hawk_planner.payoff.plan import make_capacity_plan
 from hawk_planner.payoff.results import plan_data
 from hawk_planner.payoff.turning import turning_points
 
@@ -45,8 +45,8 @@ def browser() -> str:
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a plan."""
     asked = question(requests_per_second=100.0)
-    found = answer(asked)
-    text = page("sample", found, plan_data(found, turning_points(asked.scenario)))
+    found = make_capacity_plan(asked)
+    text = html_page("sample", found, plan_data(found, turning_points(asked.scenario)))
     path = tmp_path_factory.mktemp("page") / "plan.html"
     path.write_text(text.replace("</body>", PROBE + "</body>"))
     return path

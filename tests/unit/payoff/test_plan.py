@@ -14,7 +14,7 @@ from hawk_planner.payoff.afd import attention_ffn, stages
 from hawk_planner.payoff.candidate import Candidate, Feasibility, ServingMode
 from hawk_planner.payoff.checks import InputError
 from hawk_planner.payoff.colocated import colocated
-from hawk_planner.payoff.plan import Verdict, answer, candidates, judge, rank
+from hawk_planner.payoff.plan import Verdict, candidates, judge_ranking, make_capacity_plan, rank_candidates
 from hawk_planner.payoff.split import sided, split
 from hawk_planner.payoff.ties import ties
 from hawk_planner.payoff.turning import turning_points, turns
@@ -32,7 +32,7 @@ traffics = st.fixed_dictionaries(
 
 
 def test_every_way_of_serving_is_in_the_ranking_once_or_twice() -> None:
-    plan = answer(question())
+    plan = make_capacity_plan(question())
     kinds = [one.kind for one in plan.ranking]
     assert set(kinds) == set(ServingMode)
     assert all(kinds.count(kind) <= 2 for kind in ServingMode)
@@ -43,7 +43,7 @@ def test_every_way_of_serving_is_in_the_ranking_once_or_twice() -> None:
 
 
 def test_what_meets_meets_by_its_own_figures() -> None:
-    plan = answer(question(requests_per_second=30))
+    plan = make_capacity_plan(question(requests_per_second=30))
     for one in plan.ranking:
         if one.standing is Feasibility.MEETS:
             assert one.ttft_seconds is not None
@@ -118,7 +118,7 @@ def test_a_missing_rate_makes_its_ways_unknown_and_leaves_the_others() -> None:
     assert found[ServingMode.COLOCATED].standing is Feasibility.MEETS
     assert found[ServingMode.SPLIT].standing is Feasibility.UNKNOWN
     assert "npu.bandwidth" in found[ServingMode.SPLIT].problem
-    assert judge(list(found.values())).verdict is Verdict.UNKNOWN
+    assert judge_ranking(list(found.values())).verdict is Verdict.UNKNOWN
 
 
 def test_a_model_that_does_not_fit_says_so_with_both_sizes() -> None:
@@ -160,34 +160,36 @@ def test_verdicts() -> None:
         return Candidate(kind, str(kind), standing, "why", usd_per_million_tokens=cost)
 
     cheap, dear = one(ServingMode.SPLIT, 1.0), one(ServingMode.COLOCATED, 2.0)
-    assert judge([cheap, dear]).verdict is Verdict.PAYS
-    assert judge([one(ServingMode.SPLIT, 3.0), dear]).verdict is Verdict.DOES_NOT_PAY
-    assert judge([one(ServingMode.SPLIT, 1.99), dear]).verdict is Verdict.TOO_CLOSE
-    assert judge([one(ServingMode.SPLIT, None), dear]).verdict is Verdict.UNKNOWN
-    assert judge([one(ServingMode.SPLIT, 1.0, Feasibility.MISSES), dear]).verdict is Verdict.DOES_NOT_PAY
-    assert judge([cheap, one(ServingMode.COLOCATED, 0.1, Feasibility.MISSES)]).verdict is Verdict.PAYS
+    assert judge_ranking([cheap, dear]).verdict is Verdict.PAYS
+    assert judge_ranking([one(ServingMode.SPLIT, 3.0), dear]).verdict is Verdict.DOES_NOT_PAY
+    assert judge_ranking([one(ServingMode.SPLIT, 1.99), dear]).verdict is Verdict.TOO_CLOSE
+    assert judge_ranking([one(ServingMode.SPLIT, None), dear]).verdict is Verdict.UNKNOWN
+    assert (
+        judge_ranking([one(ServingMode.SPLIT, 1.0, Feasibility.MISSES), dear]).verdict is Verdict.DOES_NOT_PAY
+    )
+    assert judge_ranking([cheap, one(ServingMode.COLOCATED, 0.1, Feasibility.MISSES)]).verdict is Verdict.PAYS
     missing = (
         one(ServingMode.SPLIT, 1.0, Feasibility.MISSES),
         one(ServingMode.COLOCATED, 2.0, Feasibility.MISSES),
     )
-    assert judge(missing).verdict is Verdict.NOTHING_MEETS
-    assert judge([one(ServingMode.SPLIT, None, Feasibility.UNKNOWN), dear]).verdict is Verdict.UNKNOWN
-    assert rank([dear, cheap]) == [cheap, dear]
+    assert judge_ranking(missing).verdict is Verdict.NOTHING_MEETS
+    assert judge_ranking([one(ServingMode.SPLIT, None, Feasibility.UNKNOWN), dear]).verdict is Verdict.UNKNOWN
+    assert rank_candidates([dear, cheap]) == [cheap, dear]
 
 
 def test_flexible_roles_are_not_a_split_of_unlike_devices() -> None:
     flexible = Candidate(ServingMode.FLEXIBLE, "f", Feasibility.MEETS, usd_per_million_tokens=1.0)
     apart = Candidate(ServingMode.SPLIT, "s", Feasibility.MEETS, usd_per_million_tokens=2.0)
-    assert judge([flexible, apart]).verdict is Verdict.DOES_NOT_PAY
+    assert judge_ranking([flexible, apart]).verdict is Verdict.DOES_NOT_PAY
 
 
 def test_bands_hold_the_cost_and_shrink_to_it_when_efficiencies_are_given() -> None:
-    wide = answer(question())
+    wide = make_capacity_plan(question())
     for one, band in zip(wide.ranking, wide.bands, strict=True):
         if one.usd_per_million_tokens is not None:
             assert band is not None
             assert band.low <= one.usd_per_million_tokens <= band.high
-    narrow = answer(question(prefill_mfu=0.6, decode_mbu=0.7))
+    narrow = make_capacity_plan(question(prefill_mfu=0.6, decode_mbu=0.7))
     assert all(band is None or band.low == band.high for band in narrow.bands)
 
 
@@ -208,7 +210,7 @@ def test_turning_points_turn_the_verdict() -> None:
     def pays(trial: object) -> bool:
         assert isinstance(trial, type(here))
         found = [split(trial), colocated(trial, trial.prefill)]
-        return judge(found).verdict is Verdict.PAYS
+        return judge_ranking(found).verdict is Verdict.PAYS
 
     now = pays(here)
     points = {turn.name: turn for turn in turning_points(here)}
@@ -294,7 +296,7 @@ def test_every_input_is_listed_with_a_source() -> None:
 
 def test_a_tie_is_one() -> None:
     """At the price found both ways cost the same, recomputed from devices and prices alone."""
-    answered_ = answer(question(requests_per_second=100.0))
+    answered_ = make_capacity_plan(question(requests_per_second=100.0))
     here = answered_.scenario
     costs = {one.title: one.usd_per_hour for one in answered_.ranking}
     found = [tie for tie in ties(answered_.ranking, here) if tie is not None]
@@ -317,7 +319,7 @@ def test_a_tie_is_one() -> None:
 def test_every_way_that_meets_says_how_much_more_it_carries_and_what_stops_it() -> None:
     """The same replicas at the traffic found still meet everything; a quarter more they don't carry."""
     here = question(requests_per_second=100.0)
-    for one in answer(here).ranking:
+    for one in make_capacity_plan(here).ranking:
         if one.standing is not Feasibility.MEETS:
             continue
         assert one.most_tokens_per_second is not None

@@ -6,12 +6,12 @@ from hawk_agent.layouts import Layout, LayoutError, compile_nest
 from hawk_agent.plans import (
     Costs,
     RequestLimits,
-    calibrate,
-    choose,
+    applicable_strategies,
+    calibrate_costs,
+    choose_strategy,
     gather_writes,
     key_plans,
     scatter_reads,
-    strategies,
 )
 
 BIG = {"l": 80, "c": 2, "h": 8, "s": 32768, "d": 128}
@@ -93,40 +93,42 @@ def test_a_stride_wider_than_sixteen_bits_is_refused_with_the_number():
     plan = key_plans(wide, VERBS)[0]
 
     assert plan.refused == "a stride of 131072 bytes; the device takes 65535 at most"
-    assert "strided-keys" not in {s.name for s in strategies(wide, Costs(), VERBS) if not s.refused}
+    assert "strided-keys" not in {
+        s.name for s in applicable_strategies(wide, Costs(), VERBS) if not s.refused
+    }
 
 
 def test_the_cheapest_possible_strategy_is_chosen():
-    found = strategies(nest("row-major", "tiles-16x16"), Costs(translate_bytes_per_s=400e9), VERBS)
+    found = applicable_strategies(nest("row-major", "tiles-16x16"), Costs(translate_bytes_per_s=400e9), VERBS)
 
-    assert choose(found, among=["gather-writes", "tile-then-send"]).name == "tile-then-send"
-    slow = strategies(nest("row-major", "tiles-16x16"), Costs(translate_bytes_per_s=1e9), VERBS)
-    assert choose(slow, among=["gather-writes", "tile-then-send"]).name == "gather-writes"
+    assert choose_strategy(found, among=["gather-writes", "tile-then-send"]).name == "tile-then-send"
+    slow = applicable_strategies(nest("row-major", "tiles-16x16"), Costs(translate_bytes_per_s=1e9), VERBS)
+    assert choose_strategy(slow, among=["gather-writes", "tile-then-send"]).name == "gather-writes"
 
 
 def test_pieces_of_32_bytes_are_more_than_a_card_gathers_at_line_rate():
-    found = {s.name: s for s in strategies(nest("row-major", "tiles-16x16"), Costs(), VERBS)}
+    found = {s.name: s for s in applicable_strategies(nest("row-major", "tiles-16x16"), Costs(), VERBS)}
 
     assert found["gather-writes"].limited_by == "descriptors"
     assert found["gather-writes"].seconds > 5 * BYTES / 50e9
 
 
 def test_no_possible_strategy_is_an_error_with_every_reason():
-    found = strategies(nest("token-major", "nz", h=512), Costs(), VERBS)
+    found = applicable_strategies(nest("token-major", "nz", h=512), Costs(), VERBS)
 
     with pytest.raises(LayoutError, match="strided-keys: a stride of 131072 bytes"):
-        choose(found, among=["strided-keys"])
+        choose_strategy(found, among=["strided-keys"])
 
 
 def test_an_empty_transfer_costs_nothing():
     empty = nest("row-major", "nz").window("s", 5, 5)
 
-    assert [s.seconds for s in strategies(empty, Costs(), VERBS)] == [0, 0, 0, 0, 0]
+    assert [s.seconds for s in applicable_strategies(empty, Costs(), VERBS)] == [0, 0, 0, 0, 0]
 
 
 def test_calibration_measures_this_machine():
-    assert calibrate().calibrated
-    assert calibrate().translate_bytes_per_s > 1e8
+    assert calibrate_costs().calibrated
+    assert calibrate_costs().translate_bytes_per_s > 1e8
 
 
 @pytest.mark.parametrize("change", [{"max_sge": 0}, {"max_message_bytes": 0}])

@@ -13,7 +13,7 @@ from hawk_api.v1alpha1.enums import QueueOrder, Role
 from hawk_planner.simulate.engine import ClusterSettings, Simulation
 from hawk_planner.simulate.generate import AGENT, CHAT, Stream, burst, steady
 from hawk_planner.simulate.policies import Hawk, Schedule, fixed
-from hawk_planner.simulate.score import direction_changes, score
+from hawk_planner.simulate.score import direction_changes, score_result
 from hawk_planner.simulate.traces import Trace, TraceRequest
 from hawk_planner.simulate.workers import DecodeWorker, Job, StepCost
 from tests.unit.sizing.pools import MODEL, NPU, group, pool
@@ -150,7 +150,7 @@ def test_a_worker_is_paid_from_being_asked_for_and_works_after_its_start_up():
 def test_the_score_of_a_static_pool_is_its_hours():
     trace, outcome = run([TraceRequest(float(i), 500, 5) for i in range(100)], {"prefill": 2, "decode": 3})
 
-    found = score(trace, pool(), outcome, "fixed", (10.0, 70.0))
+    found = score_result(trace, pool(), outcome, "fixed", (10.0, 70.0))
 
     assert found.requests == 60
     assert found.replica_hours == pytest.approx({"prefill": 2 / 60, "decode": 3 / 60})
@@ -162,7 +162,7 @@ def test_requests_that_were_late_do_not_count_as_met():
     burst = [TraceRequest(1.0, 12_000, 2) for _ in range(20)]
     trace, outcome = run(burst, {"prefill": 1, "decode": 2})
 
-    found = score(trace, pool(), outcome, "fixed", (0.0, 10.0))
+    found = score_result(trace, pool(), outcome, "fixed", (0.0, 10.0))
 
     in_time = sum(t <= 1.2 for t in outcome.ttft_s)
     assert 0 < in_time < 20
@@ -185,7 +185,7 @@ def served(problem, requests, replicas, order=QueueOrder.ARRIVAL):
     trace = Trace("t", tuple(requests))
     chosen = ClusterSettings(initial=replicas, link_bytes_per_second=FAST_LINK, order=order)
     outcome = Simulation(trace, problem, fixed(replicas, "fixed"), chosen).run()
-    return outcome, score(trace, problem, outcome, "fixed", (0.0, 1e9))
+    return outcome, score_result(trace, problem, outcome, "fixed", (0.0, 1e9))
 
 
 def test_decode_workers_lend_themselves_for_prompts_that_would_be_late():

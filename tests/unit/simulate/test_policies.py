@@ -17,7 +17,7 @@ from hawk_planner.simulate.engine import ClusterSettings
 from hawk_planner.simulate.generate import RAG, Stream, steady
 from hawk_planner.simulate.meter import Gauges
 from hawk_planner.simulate.policies import RoleLook, RuleState, aibrix, hpa, keda, llm_d
-from hawk_planner.simulate.run import Arena, UnknownPolicyError, check, compare
+from hawk_planner.simulate.run import Arena, UnknownPolicyError, check_run, compare_policies
 from tests.unit.sizing.pools import pool
 
 IDLE = Gauges(0.0, 0, 0, 0, 0, 0.0, 0.0)
@@ -70,7 +70,7 @@ def test_aibrix_averages_three_minutes_and_cools_down():
 @pytest.mark.parametrize("name", ["fastest", "fixed:", "fixed:0:1", "fixed:1:x"])
 def test_an_unknown_policy_is_refused_by_name(name):
     with pytest.raises(UnknownPolicyError, match=name):
-        check(name)
+        check_run(name)
 
 
 @pytest.mark.slow
@@ -78,7 +78,7 @@ def test_steady_traffic_is_met_without_a_turn_and_near_the_clairvoyant():
     trace = Stream(steady(RAG, 3.0), 7).trace("steady", 800.0)
     problem = pool(itl=None)
 
-    ours, best, known = compare(
+    ours, best, known = compare_policies(
         Arena.of(trace, problem, ClusterSettings()), ["hawk", "static-best", "oracle"]
     )
 

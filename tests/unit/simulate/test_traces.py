@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hawk_planner.simulate.generate import AGENT, RAG, SCENARIOS, Stream, scenario, shift, steady
-from hawk_planner.simulate.traces import TraceError, TraceRequest, load
+from hawk_planner.simulate.traces import TraceError, TraceRequest, load_trace
 
 AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:17:03.9799600,4808,10
@@ -26,7 +26,7 @@ SESSIONS = """Timestamp,Session ID,Elapsed time,Model,Request tokens,Response to
 def read(tmp_path, text: str):
     path = tmp_path / "trace"
     path.write_text(text)
-    return load(path).requests
+    return load_trace(path).requests
 
 
 def test_azure_has_seven_decimals(tmp_path):
@@ -50,7 +50,7 @@ def test_line_ends_and_a_byte_order_mark_do_not_matter(tmp_path, newline):
     path = tmp_path / "trace"
     path.write_bytes(("\ufeff" + AZURE.replace("\n", newline)).encode())
 
-    assert len(load(path).requests) == 2
+    assert len(load_trace(path).requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path, text, said):
 
 def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path):
     with pytest.raises(TraceError, match="nowhere"):
-        load(tmp_path / "nowhere")
+        load_trace(tmp_path / "nowhere")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00\x01" * 10)
     with pytest.raises(TraceError, match="not a text file"):
-        load(tmp_path / "binary")
+        load_trace(tmp_path / "binary")
 
 
 @pytest.mark.parametrize("name", sorted(SCENARIOS))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import random
 
-from hawk_api.models import preset
+from hawk_api.models import load_preset
 from hawk_api.v1alpha1.enums import Role
 from hawk_planner.sizing import GroupObservation, ModelWork, Problem, SizedGroup, SizingObjective, Worker
 from hawk_planner.traffic import SideTraffic, Window, distribution, signals
 
-MODEL = ModelWork.of(preset("mistral-7b-instruct-v0.2"), "float16")
+MODEL = ModelWork.of(load_preset("mistral-7b-instruct-v0.2"), "float16")
 GPU = Worker(flops=989e12, bandwidth=3.35e12, memory=80e9)
 NPU = Worker(flops=180e12, bandwidth=1.8e12, memory=128e9)
 

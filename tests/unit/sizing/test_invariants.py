@@ -22,7 +22,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hawk_api.v1alpha1.enums import Fallback, Role
-from hawk_planner.sizing import GroupObservation, History, ModelWork, Problem, SizingObjective, plan
+from hawk_planner.sizing import GroupObservation, History, ModelWork, Problem, SizingObjective, plan_replicas
 from hawk_planner.sizing.allocate import within_ratio
 from hawk_planner.sizing.roofline import Parts, Worker
 from hawk_planner.traffic import Window, signals
@@ -108,7 +108,7 @@ def looks(draw):
 def test_i1_i2_i8_every_decision_is_within_the_limits(look):
     found, problem, there, history = look
 
-    made = plan(found, problem, there, history, 0.0)
+    made = plan_replicas(found, problem, there, history, 0.0)
 
     least = {g.name: g.least for g in problem.groups}
     assert all(isinstance(count, int) for count in made.replicas.values())
@@ -130,7 +130,7 @@ def test_i1_i2_i8_every_decision_is_within_the_limits(look):
 @checked
 @given(looks())
 def test_i5_the_same_input_gives_the_same_decision(look):
-    assert plan(*look, 7.0) == plan(*look, 7.0)
+    assert plan_replicas(*look, 7.0) == plan_replicas(*look, 7.0)
 
 
 @checked
@@ -140,7 +140,9 @@ def test_i7_a_group_with_unschedulable_pods_does_not_grow(look, stuck):
     there = {name: GroupObservation(max(o.replicas, 1), 0, 0, 1) if stuck else o for name, o in there.items()}
     assume(stuck and found is not None and not found.error)
 
-    made = plan(found, replace(problem, forced_ratio=None), there, replace(history, target=None), 0.0)
+    made = plan_replicas(
+        found, replace(problem, forced_ratio=None), there, replace(history, target=None), 0.0
+    )
 
     for one in problem.groups:
         assert made.replicas[one.name] <= max(there[one.name].replicas, one.least)
@@ -151,8 +153,8 @@ def test_i7_a_group_with_unschedulable_pods_does_not_grow(look, stuck):
 def test_i3_more_load_never_needs_less(found, rate, factor, prompt, output):
     """Of classes that replace each other the mix may change; its price falls by no more than a step."""
     problem = pool(groups=tuple(replace(g, most=10_000) for g in found))
-    little = plan(window(rate, prompt, output), problem, {}, History(), 0.0)
-    much = plan(window(rate * factor, prompt, output), problem, {}, History(), 0.0)
+    little = plan_replicas(window(rate, prompt, output), problem, {}, History(), 0.0)
+    much = plan_replicas(window(rate * factor, prompt, output), problem, {}, History(), 0.0)
 
     priced = all(g.usd_per_hour is not None for g in problem.groups)
     cost = {g.name: (g.usd_per_hour or 0.0) if priced else g.devices for g in problem.groups}
@@ -202,8 +204,8 @@ def _scaled(problem: Problem, size: float) -> Problem:
 @pytest.mark.parametrize("rate", [0.5, 4.0, 30.0])
 def test_i4_bytes_in_another_unit_change_nothing(rate):
     problem = pool()
-    plain = plan(window(rate), problem, {}, History(), 0.0)
-    scaled = plan(window(rate), _scaled(problem, 1e-3), {}, History(), 0.0)
+    plain = plan_replicas(window(rate), problem, {}, History(), 0.0)
+    scaled = plan_replicas(window(rate), _scaled(problem, 1e-3), {}, History(), 0.0)
 
     assert scaled.replicas == plain.replicas
 
@@ -222,7 +224,7 @@ def test_i4_cents_for_dollars_change_nothing(look):
         ),
     )
 
-    assert plan(found, cents, there, history, 0.0).replicas == plan(*look, 0.0).replicas
+    assert plan_replicas(found, cents, there, history, 0.0).replicas == plan_replicas(*look, 0.0).replicas
 
 
 @checked
@@ -233,7 +235,7 @@ def test_i6_a_steady_load_is_answered_once(rate, prompt, output, prefill, decode
     replicas = {"prefill": prefill, "decode": decode}
     seen_replicas = []
     for step in range(5):
-        made = plan(window(rate, prompt, output), problem, seen(**replicas), history, 15.0 * step)
+        made = plan_replicas(window(rate, prompt, output), problem, seen(**replicas), history, 15.0 * step)
         history, replicas = history.add(made), dict(made.replicas)
         seen_replicas.append(replicas)
 
@@ -252,7 +254,7 @@ def test_i6_bursts_that_came_before_are_answered_once(look, found, shape):
     there = {name: GroupObservation(o.replicas, o.replicas, o.replicas) for name, o in there.items()}
     course = []
     for step in range(8):
-        made = plan(found, problem, there, history, 15.0 * step)
+        made = plan_replicas(found, problem, there, history, 15.0 * step)
         history, there = history.add(made), seen(**made.replicas)
         course.append(dict(made.replicas))
 
@@ -271,7 +273,7 @@ def test_ratio_bounds_hold_where_minima_maxima_and_budget_leave_room(problem, ra
     )
     assume(any(g.role is Role.PREFILL for g in problem.groups))
 
-    made = plan(window(rate, 2000, 200), problem, {}, History(), 0.0)
+    made = plan_replicas(window(rate, 2000, 200), problem, {}, History(), 0.0)
 
     assume(max(made.replicas.values()) < 400)
     assert within_ratio(problem, made.replicas)
@@ -281,6 +283,6 @@ def test_not_a_number_never_reaches_replicas():
     broken = replace(window(3.0), burstiness=signals.not_a_number("NaN"))
 
     assert (
-        plan(broken, pool(), {}, History(), 0.0).replicas
-        == plan(window(3.0), pool(), {}, History(), 0.0).replicas
+        plan_replicas(broken, pool(), {}, History(), 0.0).replicas
+        == plan_replicas(window(3.0), pool(), {}, History(), 0.0).replicas
     )

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from hawk_planner.sizing import History, plan
-from hawk_planner.sizing.learn import learn
+from hawk_planner.sizing import History, plan_replicas
+from hawk_planner.sizing.learn import learn_corrections
 from hawk_planner.sizing.needs import WAIT, load_of, needs_of
 from hawk_planner.traffic import distribution, signals
 from tests.unit.sizing.pools import pool, seen, window
@@ -27,7 +27,7 @@ def need(found):
 def after(looks: int, found, start: float = 1.0, ready: int = 3) -> float:
     corrections = {WAIT: start}
     for _ in range(looks):
-        corrections = learn(corrections, need(found), found, ready, 15.0)
+        corrections = learn_corrections(corrections, need(found), found, ready, 15.0)
     return corrections[WAIT]
 
 
@@ -62,8 +62,8 @@ def test_a_learned_factor_asks_for_more_prefill():
     found = window(20.0, 4000)
     taught = History(corrections={WAIT: 8.0})
 
-    plain = plan(found, pool(), seen(prefill=3, decode=8), History(), 0.0)
-    more = plan(found, pool(), seen(prefill=3, decode=8), taught, 0.0)
+    plain = plan_replicas(found, pool(), seen(prefill=3, decode=8), History(), 0.0)
+    more = plan_replicas(found, pool(), seen(prefill=3, decode=8), taught, 0.0)
 
     assert more.prefill > plain.prefill
     assert more.inputs["waitCorrection"] == 8.0

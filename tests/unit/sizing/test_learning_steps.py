@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hawk_planner.sizing import History, plan
+from hawk_planner.sizing import History, plan_replicas
 from hawk_planner.sizing.learn import learn_steps
 from hawk_planner.sizing.needs import STEP, load_of, needs_of
 from hawk_planner.traffic import distribution, signals
@@ -58,7 +58,7 @@ def test_one_look_moves_little_and_no_look_leaves_the_bounds(gap, running, start
 @given(st.floats(0.5, 4.0), st.floats(1.0, 4.0), st.floats(0.5, 60.0))
 def test_slower_steps_never_need_fewer_decode_workers(start, factor, rate):
     taught = (History(corrections={STEP: one}) for one in (start, min(4.0, start * factor)))
-    fast, slow = (plan(window(rate, 1500, 600), pool(), {}, one, 0.0) for one in taught)
+    fast, slow = (plan_replicas(window(rate, 1500, 600), pool(), {}, one, 0.0) for one in taught)
 
     assert slow.decode >= fast.decode
     assert slow.prefill == fast.prefill
@@ -80,7 +80,7 @@ def test_what_says_nothing_teaches_nothing(found):
 
 def test_a_restart_remembers_what_was_learned():
     taught = History(corrections={STEP: 1.5, "wait": 0.25})
-    made = plan(window(**AGENT), pool(), seen(**READY), taught, 0.0)
+    made = plan_replicas(window(**AGENT), pool(), seen(**READY), taught, 0.0)
     again = History.restore([made.record()], made.replicas, 10.0)
 
     assert made.inputs["stepCorrection"] == 1.5

@@ -14,7 +14,7 @@ from hawk_api.reasons import Reason
 from hawk_api.v1alpha1.enums import Role
 from hawk_api.v1alpha1.scaling import DEFAULT_RATIO_CHAT, DEFAULT_RATIO_LONG_PROMPTS
 from hawk_planner.sizing import History
-from hawk_planner.sizing.allocate import Side, fill_decode, fit, size, totals, within_ratio
+from hawk_planner.sizing.allocate import Side, fill_decode, fit_budget, size, totals, within_ratio
 from hawk_planner.sizing.decision import Decision
 from hawk_planner.sizing.history import SizingRecord
 from hawk_planner.sizing.startup import at_ratio, thumb
@@ -94,7 +94,7 @@ def test_two_groups_that_do_both_share_the_rest():
 def test_the_short_side_grows_to_the_ratio_and_beyond_its_cap_the_other_shrinks(bounds, wanted, fitted):
     problem = pool(groups=(group("p", P), group("d", D)), **bounds)
     counts = dict(zip("pd", wanted, strict=True))
-    found = fit(problem, counts, {"p": 10, "d": 10})
+    found = fit_budget(problem, counts, {"p": 10, "d": 10})
 
     assert tuple(found.replicas.values()) == fitted
     assert found.limits == (("ratio",) if fitted != wanted else ())
@@ -106,17 +106,17 @@ def test_the_short_side_grows_to_the_ratio_and_beyond_its_cap_the_other_shrinks(
 
 def test_caps_hold_and_are_named_and_minima_yield_to_them():
     problem = pool(groups=(group("p", P, least=3), group("d", D)))
-    found = fit(problem, {"p": 9, "d": 2}, {"p": 2, "d": 4})
+    found = fit_budget(problem, {"p": 9, "d": 2}, {"p": 2, "d": 4})
 
     assert found.replicas == {"p": 2, "d": 2}
     assert found.limits == ("p: at most 2",)
-    assert fit(problem, {"p": 0, "d": 0}, {"p": 9, "d": 9}).replicas == {"p": 3, "d": 1}
+    assert fit_budget(problem, {"p": 0, "d": 0}, {"p": 9, "d": 9}).replicas == {"p": 3, "d": 1}
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 30))
 def test_a_budget_of_devices_takes_what_is_missed_least(prefill, decode, budget):
     problem = pool(groups=(group("p", P), group("d", D)), budget_devices=budget)
-    found = fit(problem, {"p": prefill, "d": decode}, {"p": 20, "d": 20})
+    found = fit_budget(problem, {"p": prefill, "d": decode}, {"p": 20, "d": 20})
     p, d = found.replicas.values()
 
     assert p + d == min(prefill + decode, budget)
@@ -130,7 +130,7 @@ def test_a_budget_of_devices_takes_what_is_missed_least(prefill, decode, budget)
 @given(st.integers(1, 9), st.integers(1, 9), st.floats(0.5, 40))
 def test_a_budget_of_money_holds_and_what_has_no_price_stays_at_its_minimum(prefill, decode, budget):
     groups = (group("p", P, usd_per_hour=3.0), group("d", D, usd_per_hour=None))
-    found = fit(pool(groups=groups, budget_usd_per_hour=budget), {"p": prefill, "d": decode}, CAPS)
+    found = fit_budget(pool(groups=groups, budget_usd_per_hour=budget), {"p": prefill, "d": decode}, CAPS)
 
     assert found.replicas["p"] * 3.0 <= budget * (1 + 1e-6)
     assert found.replicas["d"] <= 1

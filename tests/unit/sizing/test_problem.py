@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 
-from hawk_api.models import preset
+from hawk_api.models import load_preset
 from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPool
 from hawk_api.v1alpha1.enums import Fallback, QueueOrder, Role, ScalingMode
 from hawk_planner import sizing
@@ -15,7 +15,7 @@ from hawk_planner.sizing import ModelWork, Problem, SizedGroup, SizingObjective,
 from tests.unit.sizing.pools import GPU
 
 CONTAINERS = {"spec": {"containers": [{"name": "engine", "image": "example/engine:1"}]}}
-GEOMETRY = preset("mistral-7b-instruct-v0.2")
+GEOMETRY = load_preset("mistral-7b-instruct-v0.2")
 CLASSES = {
     "gpu": AcceleratorClassSpec.model_validate(
         {

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from hawk_api.reasons import Reason
-from hawk_operator.traffic.collect import collect
+from hawk_operator.traffic.collect import collect_window
 from hawk_operator.traffic.source import GroupTarget, Source
 from hawk_planner.traffic import State
 from hawk_planner.traffic.bins import Bin
@@ -39,7 +39,7 @@ def load(rate: object = "4", **extra: object) -> list[dict[str, object]]:
 
 def look(answer, **source):
     with store(lambda _: answer) as url:
-        return collect(Source(url, **source), GROUPS, 100.0)
+        return collect_window(Source(url, **source), GROUPS, 100.0)
 
 
 def test_a_full_answer_is_read_with_its_means():
@@ -62,9 +62,9 @@ def test_the_last_hour_comes_in_bins_and_an_hour_that_cannot_be_read_costs_nothi
         ]
 
     with store(answer) as url:
-        whole = collect(Source(url), GROUPS, 0.0)
+        whole = collect_window(Source(url), GROUPS, 0.0)
     with store(lambda query: 503 if "3600000ms" in query else load()) as url:
-        without = collect(Source(url), GROUPS, 0.0)
+        without = collect_window(Source(url), GROUPS, 0.0)
 
     assert whole.bins == (Bin(1.0, 900.0, 0.0), Bin(5.0, 4000.0, 0.0))
     assert (without.bins, without.lost(), without.arrivals.get()) == ((), "", 4.0)
@@ -76,7 +76,7 @@ def test_late_requests_are_read_from_the_users_query_only():
         return [series("", "0.25")] if query == "router_late" else load()
 
     with store(answer) as url:
-        told = collect(Source(url, queries={"late": "router_late"}), GROUPS, 0.0)
+        told = collect_window(Source(url, queries={"late": "router_late"}), GROUPS, 0.0)
 
     assert told.prefill.late.get() == 0.25
     assert look(load()).prefill.late.state is State.MISSING
@@ -134,7 +134,7 @@ def test_a_wider_window_is_for_slow_scrapes_and_not_for_a_scraper_that_stopped(a
         return [*alive, *load(), series("prefill/age", age)] if wide else alive
 
     with store(answer) as url:
-        window = collect(Source(url, window=60.0), GROUPS, 1000.0)
+        window = collect_window(Source(url, window=60.0), GROUPS, 1000.0)
 
     assert window.seconds == 240.0
     assert any("fewer than two scrapes; used 240 s" in warning for warning in window.warnings)
@@ -182,8 +182,8 @@ def test_a_refused_connection_and_an_unknown_host_name_the_url():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-        refused = collect(Source(f"http://127.0.0.1:{port}"), GROUPS, 0.0)
-    unknown = collect(Source("http://prometheus.invalid:9090", timeout=2), GROUPS, 0.0)
+        refused = collect_window(Source(f"http://127.0.0.1:{port}"), GROUPS, 0.0)
+    unknown = collect_window(Source("http://prometheus.invalid:9090", timeout=2), GROUPS, 0.0)
 
     assert refused.lost() == f"http://127.0.0.1:{port}: connection refused"
     assert "http://prometheus.invalid:9090" in unknown.lost()
@@ -195,7 +195,7 @@ def test_a_wrong_query_of_the_user_spoils_only_its_signal():
         return 400 if query == "sum(" else load()
 
     with store(answer) as url:
-        window = collect(Source(url, queries={"arrivals": "sum("}), GROUPS, 0.0)
+        window = collect_window(Source(url, queries={"arrivals": "sum("}), GROUPS, 0.0)
 
     assert window.arrivals.state is State.FAILED
     assert "query arrivals" in window.lost()
@@ -207,7 +207,7 @@ def test_a_query_of_the_user_may_give_a_plain_number():
         return [series("", "7000")] if query == "mean_prompt" else load()
 
     with store(answer) as url:
-        window = collect(Source(url, queries={"prompt_tokens": "mean_prompt"}), GROUPS, 0.0)
+        window = collect_window(Source(url, queries={"prompt_tokens": "mean_prompt"}), GROUPS, 0.0)
 
     assert window.prefill.prompt.get().mean == 7000
     assert window.prefill.prompt.get().quantile(0.99) == 7000

@@ -13,9 +13,9 @@ from dataclasses import replace
 import pytest
 
 from hawk_api.reasons import Reason
-from hawk_operator.traffic.collect import collect
+from hawk_operator.traffic.collect import collect_window
 from hawk_operator.traffic.source import GroupTarget, Source
-from hawk_planner.sizing import History, plan
+from hawk_planner.sizing import History, plan_replicas
 from tests.unit.sizing.pools import pool, seen
 from tests.unit.traffic.fake import Hang, series, store
 
@@ -44,9 +44,9 @@ def full(rate: object = "4", prompt: object = "4", silent: tuple[str, ...] = ())
 def decided(answer, *, pods=PODS, url: str = "", timeout: float = 5.0):
     """The reason of MetricsAvailable, and the decision."""
     with store(answer if callable(answer) and not isinstance(answer, type) else lambda _: answer) as there:
-        window = collect(Source(url or there, timeout=timeout), targets(pods), 1000.0)
+        window = collect_window(Source(url or there, timeout=timeout), targets(pods), 1000.0)
     history = History.start(REPLICAS, 0.0)
-    return window.reason(), plan(window, PROBLEM, seen(**REPLICAS), history, 1000.0)
+    return window.reason(), plan_replicas(window, PROBLEM, seen(**REPLICAS), history, 1000.0)
 
 
 def test_a_fresh_number_may_shrink_the_pool():
@@ -58,9 +58,9 @@ def test_a_fresh_number_may_shrink_the_pool():
 
 def test_zero_is_a_number_and_leads_to_the_minima():
     with store(lambda _: full(rate="0")) as url:
-        window = collect(Source(url), targets(), 1000.0)
+        window = collect_window(Source(url), targets(), 1000.0)
     served = replace(History.start(REPLICAS, 0.0), seen_traffic=True)
-    made = plan(window, PROBLEM, seen(**REPLICAS), served, 1000.0)
+    made = plan_replicas(window, PROBLEM, seen(**REPLICAS), served, 1000.0)
 
     assert window.reason() is Reason.METRICS_FRESH
     assert made.replicas == {"prefill": 1, "decode": 1}
@@ -129,10 +129,10 @@ def test_new_series_of_a_roll_out_count_from_their_first_rate_and_the_dip_shrink
     """Two of four pods were replaced a moment ago: their series give no rate yet."""
     new = {**PODS, "prefill": ("p-1", "p-2", "p-8", "p-9")}
     with store(by_pod({"p-1": 10.0, "p-2": 10.0, "p-3": 10.0, "p-4": 10.0})) as url:
-        before, dip = (collect(Source(url), targets(pods), 1000.0) for pods in (PODS, new))
+        before, dip = (collect_window(Source(url), targets(pods), 1000.0) for pods in (PODS, new))
     careful = replace(PROBLEM, down_window=300.0)
-    steady = plan(before, careful, seen(**REPLICAS), History.start(REPLICAS, 900.0), 1000.0)
-    dipped = plan(dip, careful, seen(**REPLICAS), History.start(REPLICAS, 900.0), 1000.0)
+    steady = plan_replicas(before, careful, seen(**REPLICAS), History.start(REPLICAS, 900.0), 1000.0)
+    dipped = plan_replicas(dip, careful, seen(**REPLICAS), History.start(REPLICAS, 900.0), 1000.0)
 
     assert (before.arrivals.get(), dip.arrivals.get()) == (40.0, 20.0)
     assert dipped.prefill >= REPLICAS["prefill"]

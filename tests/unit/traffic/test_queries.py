@@ -6,13 +6,13 @@ import pytest
 
 from hawk_api.v1alpha1.scaling import TrafficSpec
 from hawk_operator.traffic import queries
-from hawk_operator.traffic.source import GroupTarget, Source, matchers
+from hawk_operator.traffic.source import GroupTarget, Source, label_matchers
 
 
 def test_only_living_pods_and_series_without_a_pod_match():
     groups = [GroupTarget("a", "Prefill", ("p-1", "p.2"), "ns"), GroupTarget("b", "Both", ("q",), "ns")]
 
-    assert matchers(Source("http://x", selector='model_name="m",'), groups) == (
+    assert label_matchers(Source("http://x", selector='model_name="m",'), groups) == (
         '{model_name="m",namespace=~"ns|",pod=~"p-1|p\\\\.2|q|"}',
     )
 
@@ -23,14 +23,14 @@ def test_groups_with_their_own_selector_are_matched_apart():
         GroupTarget("b", "Decode", None, None, 'engine="1"'),
     ]
 
-    assert matchers(Source("http://x"), groups) == (
+    assert label_matchers(Source("http://x"), groups) == (
         '{engine="0",namespace=~"ns|",pod=~"d|"}',
         '{engine="1"}',
     )
 
 
 def test_a_renamed_metric_is_asked_by_both_names_without_double_count():
-    query = queries.build(Source("http://x"), [GroupTarget("d", "Decode", ("d1",))], 60)
+    query = queries.build_queries(Source("http://x"), [GroupTarget("d", "Decode", ("d1",))], 60)
 
     assert "vllm:kv_cache_usage_perc" in query
     assert "vllm:gpu_cache_usage_perc" in query
@@ -38,14 +38,14 @@ def test_a_renamed_metric_is_asked_by_both_names_without_double_count():
 
 
 def test_a_colon_that_openmetrics_made_an_underscore_is_asked_for_as_well():
-    query = queries.build(Source("http://x"), [GroupTarget("d", "Decode", ("d1",))], 60)
+    query = queries.build_queries(Source("http://x"), [GroupTarget("d", "Decode", ("d1",))], 60)
 
     assert "vllm:num_requests_running" in query
     assert "vllm_num_requests_running" in query
 
 
 def test_the_history_counts_the_predecessors_of_living_pods():
-    query = queries.history(
+    query = queries.history_query(
         Source("http://x"),
         [GroupTarget("p", "Prefill", ("a-p-0", "lone")), GroupTarget("d", "Decode", ("a-d-7c9-x2",))],
         30.0,
@@ -54,12 +54,12 @@ def test_the_history_counts_the_predecessors_of_living_pods():
     assert 'pod=~"a-p-[^-]+|lone|"' in query
     assert 'pod=~"a-d-7c9-[^-]+|"' in query
     assert query.endswith("[3600000ms:30000ms]")
-    assert not queries.history(Source("http://x", queries={"arrivals": "1"}), [], 30.0)
+    assert not queries.history_query(Source("http://x", queries={"arrivals": "1"}), [], 30.0)
 
 
 def test_durations_are_whole_milliseconds():
     assert queries.duration(0.25) == "250ms"
-    assert "[500ms]" in queries.build(Source("http://x"), [GroupTarget("p", "Prefill")], 0.5)
+    assert "[500ms]" in queries.build_queries(Source("http://x"), [GroupTarget("p", "Prefill")], 0.5)
 
 
 def test_the_api_spells_request_rate_and_means_arrivals():

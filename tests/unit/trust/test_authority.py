@@ -18,12 +18,12 @@ from hawk_operator.trust.authority import (
     Authority,
     AuthorityError,
     Lifetimes,
-    advance,
-    dump,
-    issue,
-    load,
-    make,
-    renewal,
+    advance_rotation,
+    dump_authority,
+    issue_certificate,
+    load_authority,
+    make_authority,
+    renewal_time,
 )
 from hawk_operator.trust.policy import Approved
 
@@ -47,9 +47,9 @@ def trusted(bundle: bytes, leaf: bytes, node: str, now: datetime) -> bool:
 
 
 def test_a_certificate_names_the_approved_node_and_pod_and_no_more():
-    authority = advance(None, START, LIVES)
+    authority = advance_rotation(None, START, LIVES)
 
-    leaf = issue(authority, approved(), START, LIVES)
+    leaf = issue_certificate(authority, approved(), START, LIVES)
 
     certificate = x509.load_pem_x509_certificate(leaf)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -60,21 +60,21 @@ def test_a_certificate_names_the_approved_node_and_pod_and_no_more():
     assert certificate.not_valid_after_utc == START + LIVES.certificate
     assert trusted(authority.bundle, leaf, "node-a", START)
     assert not trusted(authority.bundle, leaf, "node-b", START)
-    assert not trusted(advance(None, START, LIVES).bundle, leaf, "node-a", START)
+    assert not trusted(advance_rotation(None, START, LIVES).bundle, leaf, "node-a", START)
 
 
 @pytest.mark.parametrize("node", ["10.0.0.7", "a" * 63 + "." + "b" * 63, "n"])
 def test_nodes_named_by_an_address_or_at_length_get_certificates_too(node):
-    authority = advance(None, START, LIVES)
+    authority = advance_rotation(None, START, LIVES)
 
-    leaf = issue(authority, approved(node), START, LIVES)
+    leaf = issue_certificate(authority, approved(node), START, LIVES)
 
     assert trusted(authority.bundle, leaf, node, START)
 
 
 def test_the_authority_can_vouch_for_agents_only():
     """A certificate for another name, signed with the very key of the authority, is not accepted."""
-    pair = make(START, LIVES.authority)
+    pair = make_authority(START, LIVES.authority)
     key = ec.generate_private_key(ec.SECP256R1())
     forged = (
         x509.CertificateBuilder()
@@ -101,36 +101,36 @@ def test_the_authority_can_vouch_for_agents_only():
 
 @pytest.mark.parametrize(("asked", "given_life"), [(None, 24), (1, 1), (24, 24), (1000, 24)])
 def test_the_asked_life_is_granted_up_to_the_limit(asked, given_life):
-    authority = advance(None, START, LIVES)
+    authority = advance_rotation(None, START, LIVES)
 
-    leaf = issue(authority, approved(), START, LIVES, timedelta(hours=asked) if asked else None)
+    leaf = issue_certificate(authority, approved(), START, LIVES, timedelta(hours=asked) if asked else None)
 
     assert x509.load_pem_x509_certificate(leaf).not_valid_after_utc == START + timedelta(hours=given_life)
 
 
 def test_a_certificate_never_outlives_its_authority():
-    authority = advance(None, START, LIVES)
+    authority = advance_rotation(None, START, LIVES)
     late = authority.signing.expires - timedelta(hours=1)
 
-    leaf = issue(authority, approved(), late, LIVES)
+    leaf = issue_certificate(authority, approved(), late, LIVES)
 
     assert x509.load_pem_x509_certificate(leaf).not_valid_after_utc == authority.signing.expires
 
 
 def test_the_next_authority_is_trusted_for_the_overlap_before_it_signs():
-    first = advance(None, START, LIVES)
-    due = renewal(first.signing)
+    first = advance_rotation(None, START, LIVES)
+    due = renewal_time(first.signing)
 
     assert due == START + LIVES.authority * 2 / 3
-    assert advance(first, due - timedelta(seconds=1), LIVES) is first
-    second = advance(first, due, LIVES)
+    assert advance_rotation(first, due - timedelta(seconds=1), LIVES) is first
+    second = advance_rotation(first, due, LIVES)
     assert second.signing == first.signing
     assert second.waiting is not None
-    assert advance(second, due + LIVES.overlap - timedelta(seconds=1), LIVES) is second
-    third = advance(second, due + LIVES.overlap, LIVES)
+    assert advance_rotation(second, due + LIVES.overlap - timedelta(seconds=1), LIVES) is second
+    third = advance_rotation(second, due + LIVES.overlap, LIVES)
     assert third == Authority(second.waiting, None, (first.signing.certificate,))
     just_after = first.signing.expires + timedelta(seconds=1)
-    assert advance(third, just_after, LIVES).retired == ()
+    assert advance_rotation(third, just_after, LIVES).retired == ()
 
 
 @settings(max_examples=15, deadline=None)
@@ -140,8 +140,8 @@ def test_whenever_the_operator_looks_every_living_certificate_is_trusted(steps):
     now, authority, issued = START, None, []
     for step in steps:
         before = authority
-        authority = advance(authority, now, LIVES)
-        issued.append((issue(authority, approved(), now, LIVES), now))
+        authority = advance_rotation(authority, now, LIVES)
+        issued.append((issue_certificate(authority, approved(), now, LIVES), now))
         if before is not None and authority.signing != before.signing and before.signing.expires >= now:
             assert authority.signing.certificate in x509.load_pem_x509_certificates(before.bundle)
             assert now - authority.signing.born >= LIVES.overlap
@@ -152,19 +152,19 @@ def test_whenever_the_operator_looks_every_living_certificate_is_trusted(steps):
 
 
 def states():
-    first = advance(None, START, LIVES)
-    second = advance(first, renewal(first.signing), LIVES)
-    return [first, second, advance(second, renewal(first.signing) + LIVES.overlap, LIVES)]
+    first = advance_rotation(None, START, LIVES)
+    second = advance_rotation(first, renewal_time(first.signing), LIVES)
+    return [first, second, advance_rotation(second, renewal_time(first.signing) + LIVES.overlap, LIVES)]
 
 
 @pytest.mark.parametrize("authority", states(), ids=["signing", "waiting", "retired"])
 def test_the_secret_holds_all_of_it(authority):
-    loaded = load(dump(authority))
+    loaded = load_authority(dump_authority(authority))
 
     assert loaded is not None
-    assert dump(loaded) == dump(authority)
+    assert dump_authority(loaded) == dump_authority(authority)
     assert loaded.bundle == authority.bundle
-    assert load({}) is None
+    assert load_authority({}) is None
 
 
 BROKEN = [
@@ -177,19 +177,19 @@ BROKEN = [
 
 @pytest.mark.parametrize(("broken", "content"), BROKEN)
 def test_a_broken_secret_is_an_error_that_names_the_key_and_is_not_overwritten(broken, content):
-    data = dump(states()[1])
+    data = dump_authority(states()[1])
     if content is None:
         del data[broken]
     else:
         data[broken] = content
 
     with pytest.raises(AuthorityError, match=broken.split(".")[0]):
-        load(data)
+        load_authority(data)
 
 
 def test_the_key_of_another_certificate_is_an_error():
-    data = dump(states()[1])
+    data = dump_authority(states()[1])
     data["signing.key"] = data["waiting.key"]
 
     with pytest.raises(AuthorityError, match=r"signing\.key"):
-        load(data)
+        load_authority(data)

@@ -12,13 +12,13 @@ import pytest
 from cryptography import x509
 
 from hawk_agent import identity
-from hawk_agent.identity.cluster import SigningReply, Bound
+from hawk_agent.identity.cluster import Bound, SigningReply
 from hawk_agent.identity.keeper import make_request
-from hawk_agent.identity.material import renewal, write, write_authority
+from hawk_agent.identity.material import renew_at, write_authority, write_material
 from hawk_api.certificates import NODE_NAME_EXTRA, POD_UID_EXTRA, USAGES
 from hawk_kube.errors import UnavailableError
-from hawk_operator.trust.authority import Lifetimes, advance, issue, utc
-from hawk_operator.trust.policy import Approved, Denied, approve
+from hawk_operator.trust.authority import Lifetimes, advance_rotation, issue_certificate, utc
+from hawk_operator.trust.policy import Approved, Denied, approve_request
 
 from . import requests as make
 
@@ -35,7 +35,7 @@ class Signing:
     def __init__(self, bound: Bound = OURS) -> None:
         self.bound = bound
         self.now = NOW
-        self.authority = advance(None, utc(NOW), LIVES)
+        self.authority = advance_rotation(None, utc(NOW), LIVES)
         self.silent = False
         self.unavailable = 0
         self.published = True
@@ -59,13 +59,13 @@ class Signing:
             return SigningReply()
         extra = {NODE_NAME_EXTRA: (self.bound.node,), POD_UID_EXTRA: (self.bound.pod_uid,)}
         asked = make.request(extra=extra, pem=self.requests[int(name.split("-")[1]) - 1], usages=USAGES)
-        verdict = approve(asked, make.EXPECTED)
+        verdict = approve_request(asked, make.EXPECTED)
         if isinstance(verdict, Denied):
             return SigningReply(refusal=f"{verdict.reason}: {verdict.message}")
         return SigningReply(certificate=self.issue(verdict))
 
     def issue(self, verdict: Approved) -> bytes:
-        return issue(self.authority, verdict, utc(self.now), LIVES)
+        return issue_certificate(self.authority, verdict, utc(self.now), LIVES)
 
     async def authorities(self) -> bytes:
         return self.authority.bundle if self.published else b""
@@ -78,7 +78,7 @@ def files(tmp_path):
 
 
 async def ensure(api: Any, files: identity.Files, node: str = make.NODE, patience: float = 20.0) -> None:
-    await identity.ensure(api, node, files, api.clock, patience)
+    await identity.ensure_identity(api, node, files, api.clock, patience)
 
 
 async def test_the_first_certificate_fits_its_key_and_names_node_and_pod(files):
@@ -86,7 +86,7 @@ async def test_the_first_certificate_fits_its_key_and_names_node_and_pod(files):
 
     await ensure(api, files)
 
-    material = identity.read(files)
+    material = identity.read_material(files)
     assert material.objection(make.NODE, make.POD_UID, utc(NOW)) == ""
     assert b"PRIVATE" not in api.requests[0]
     assert "is for" in material.objection("node-b", make.POD_UID, utc(NOW))
@@ -126,7 +126,7 @@ async def test_what_is_missing_or_broken_is_asked_for_anew(files, damage, conten
     await ensure(api, files)
 
     assert len(api.requests) == 2
-    assert identity.read(files).objection(make.NODE, make.POD_UID, utc(NOW)) == ""
+    assert identity.read_material(files).objection(make.NODE, make.POD_UID, utc(NOW)) == ""
 
 
 async def test_a_new_pod_on_the_node_gets_its_own(files):
@@ -136,7 +136,7 @@ async def test_a_new_pod_on_the_node_gets_its_own(files):
 
     await ensure(api, files)
 
-    assert identity.read(files).objection(make.NODE, "another pod", utc(NOW)) == ""
+    assert identity.read_material(files).objection(make.NODE, "another pod", utc(NOW)) == ""
 
 
 async def test_another_node_name_than_the_tokens_is_refused_before_anything_is_asked(files):
@@ -184,13 +184,13 @@ async def test_an_api_server_that_comes_later_is_waited_for(files):
 
     await ensure(api, files)
 
-    assert identity.read(files).fits()
+    assert identity.read_material(files).fits()
 
 
 async def test_a_certificate_of_an_authority_that_is_not_trusted_is_not_kept(files):
     api = Signing()
-    stranger = advance(None, utc(NOW), LIVES)
-    api.issue = lambda verdict: issue(stranger, verdict, utc(NOW), LIVES)  # type: ignore[method-assign]
+    stranger = advance_rotation(None, utc(NOW), LIVES)
+    api.issue = lambda verdict: issue_certificate(stranger, verdict, utc(NOW), LIVES)  # type: ignore[method-assign]
 
     with pytest.raises(identity.IdentityError, match="not usable: the trusted authorities do not vouch"):
         await ensure(api, files)
@@ -207,22 +207,24 @@ async def until(condition: Any) -> None:
 async def test_it_is_renewed_in_time_with_a_new_key_and_follows_the_authorities(files):
     api = Signing()
     await ensure(api, files)
-    first = identity.read(files)
-    keeper = asyncio.create_task(identity.keep(api, make.NODE, files, api.clock, look=0.001))
+    first = identity.read_material(files)
+    keeper = asyncio.create_task(identity.keep_identity(api, make.NODE, files, api.clock, look=0.001))
     try:
         await asyncio.sleep(0.05)
-        assert identity.read(files) == first
+        assert identity.read_material(files) == first
 
-        api.authority = advance(api.authority, utc(NOW + 21 * 86_400), LIVES)  # a second one is published
-        await until(lambda: identity.read(files).authority == api.authority.bundle)
-        assert identity.read(files).certificate == first.certificate
+        api.authority = advance_rotation(
+            api.authority, utc(NOW + 21 * 86_400), LIVES
+        )  # a second one is published
+        await until(lambda: identity.read_material(files).authority == api.authority.bundle)
+        assert identity.read_material(files).certificate == first.certificate
 
-        api.now = renewal(first.leaf, 1.0).timestamp() - 60
+        api.now = renew_at(first.leaf, 1.0).timestamp() - 60
         await asyncio.sleep(0.05)
-        assert identity.read(files).certificate == first.certificate
-        api.now = renewal(first.leaf, 0.0).timestamp()
-        await until(lambda: identity.read(files).certificate != first.certificate)
-        second = identity.read(files)
+        assert identity.read_material(files).certificate == first.certificate
+        api.now = renew_at(first.leaf, 0.0).timestamp()
+        await until(lambda: identity.read_material(files).certificate != first.certificate)
+        second = identity.read_material(files)
         assert second.key != first.key
         assert second.objection(make.NODE, make.POD_UID, utc(api.now)) == ""
     finally:
@@ -234,30 +236,32 @@ async def test_it_is_renewed_in_time_with_a_new_key_and_follows_the_authorities(
 async def test_a_failed_renewal_is_tried_again(files, caplog):
     api = Signing()
     await ensure(api, files)
-    first = identity.read(files)
+    first = identity.read_material(files)
     answer = api.answer
     api.answer = refuse  # type: ignore[method-assign]
-    api.now = renewal(first.leaf, 0.0).timestamp()
-    keeper = asyncio.create_task(identity.keep(api, make.NODE, files, api.clock, look=0.001))
+    api.now = renew_at(first.leaf, 0.0).timestamp()
+    keeper = asyncio.create_task(identity.keep_identity(api, make.NODE, files, api.clock, look=0.001))
     try:
         await until(lambda: "not renewed yet" in caplog.text)
-        assert identity.read(files) == first
+        assert identity.read_material(files) == first
         api.answer = answer  # type: ignore[method-assign]
-        await until(lambda: identity.read(files).certificate != first.certificate)
+        await until(lambda: identity.read_material(files).certificate != first.certificate)
     finally:
         keeper.cancel()
 
 
 def test_renewals_are_spread_over_a_tenth_of_the_life(files):
-    verdict = approve(make.request(), make.EXPECTED)
+    verdict = approve_request(make.request(), make.EXPECTED)
     assert isinstance(verdict, Approved)
-    leaf = x509.load_pem_x509_certificate(issue(advance(None, utc(NOW), LIVES), verdict, utc(NOW), LIVES))
+    leaf = x509.load_pem_x509_certificate(
+        issue_certificate(advance_rotation(None, utc(NOW), LIVES), verdict, utc(NOW), LIVES)
+    )
     life = leaf.not_valid_after_utc - leaf.not_valid_before_utc
     second = timedelta(seconds=1)
 
-    latest = renewal(leaf, 0.0)
+    latest = renew_at(leaf, 0.0)
     assert abs(latest - leaf.not_valid_before_utc - life * 2 / 3) < second
-    assert abs(latest - renewal(leaf, 1.0) - life / 10) < second
+    assert abs(latest - renew_at(leaf, 1.0) - life / 10) < second
 
 
 async def test_readers_never_see_halves_while_it_is_replaced(files):
@@ -269,19 +273,19 @@ async def test_readers_never_see_halves_while_it_is_replaced(files):
         api.requests.append(request)
         answer = await api.answer(f"request-{len(api.requests)}")
         pairs.append(identity.Material(answer.certificate, key, api.authority.bundle))
-    write(files, pairs[0])
+    write_material(files, pairs[0])
     stop = False
 
     def replace_for_ever() -> int:
         turns = 0
         while not stop:
             turns += 1
-            write(files, pairs[turns % 2])
+            write_material(files, pairs[turns % 2])
         return turns
 
     writer = asyncio.create_task(asyncio.to_thread(replace_for_ever))
     try:
-        seen = [await asyncio.to_thread(identity.read, files) for _ in range(200)]
+        seen = [await asyncio.to_thread(identity.read_material, files) for _ in range(200)]
     finally:
         stop = True
         turns = await writer
@@ -292,13 +296,16 @@ async def test_readers_never_see_halves_while_it_is_replaced(files):
 
 def test_a_key_that_never_fits_is_an_error_that_names_both_files(files):
     key, _ = make_request(Bound(make.NODE, make.POD_UID))
-    verdict = approve(make.request(), make.EXPECTED)
+    verdict = approve_request(make.request(), make.EXPECTED)
     assert isinstance(verdict, Approved)
-    authority = advance(None, utc(NOW), LIVES)
-    write(files, identity.Material(issue(authority, verdict, utc(NOW), LIVES), key, authority.bundle))
+    authority = advance_rotation(None, utc(NOW), LIVES)
+    write_material(
+        files,
+        identity.Material(issue_certificate(authority, verdict, utc(NOW), LIVES), key, authority.bundle),
+    )
 
     with pytest.raises(identity.IdentityError, match=r"tls\.key.*tls\.crt"):
-        identity.read(files)
+        identity.read_material(files)
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(files, monkeypatch):

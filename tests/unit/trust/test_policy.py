@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_api.certificates import NODE_NAME_EXTRA, POD_UID_EXTRA, server_name, uri
-from hawk_operator.trust.policy import Approved, Denied, SigningRequest, approve
+from hawk_operator.trust.policy import Approved, Denied, SigningRequest, approve_request
 
 from . import requests as make
 
@@ -20,7 +20,7 @@ SMALL = ec.generate_private_key(ec.SECP224R1())
 
 
 def test_an_agent_gets_a_certificate_for_its_own_node_and_pod():
-    verdict = approve(make.request(), make.EXPECTED)
+    verdict = approve_request(make.request(), make.EXPECTED)
 
     assert isinstance(verdict, Approved)
     assert (verdict.node, verdict.pod_uid) == (make.NODE, make.POD_UID)
@@ -75,7 +75,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("changes", "reason"), WRONG.values(), ids=WRONG)
 def test_asking_for_more_or_as_somebody_else_is_denied_with_the_reason(changes, reason):
-    verdict = approve(make.request(**changes), make.EXPECTED)
+    verdict = approve_request(make.request(**changes), make.EXPECTED)
 
     assert isinstance(verdict, Denied)
     assert verdict.reason == reason
@@ -87,7 +87,9 @@ def test_an_ed25519_key_is_denied_though_its_signature_needs_no_digest():
     builder = builder.add_extension(x509.SubjectAlternativeName(make.names()), critical=False)
     asked = builder.sign(ed25519.Ed25519PrivateKey.generate(), None)
 
-    verdict = approve(make.request(pem=asked.public_bytes(make.serialization.Encoding.PEM)), make.EXPECTED)
+    verdict = approve_request(
+        make.request(pem=asked.public_bytes(make.serialization.Encoding.PEM)), make.EXPECTED
+    )
 
     assert isinstance(verdict, Denied)
     assert verdict.reason == "KeyNotAllowed"
@@ -100,7 +102,7 @@ def test_a_key_that_the_asker_does_not_hold_is_denied():
     label = b"CERTIFICATE REQUEST-----\n"
     text = b"-----BEGIN " + label + make.base64.encodebytes(forged) + b"-----END " + label
 
-    verdict = approve(make.request(pem=text), make.EXPECTED)
+    verdict = approve_request(make.request(pem=text), make.EXPECTED)
 
     assert isinstance(verdict, Denied)
     assert verdict.reason in {"SignatureNotValid", "RequestNotReadable"}
@@ -110,7 +112,7 @@ def test_a_key_that_the_asker_does_not_hold_is_denied():
 def test_the_names_must_be_those_of_the_token(token, asked):
     extra = {NODE_NAME_EXTRA: (token[0],), POD_UID_EXTRA: (token[1],)}
 
-    verdict = approve(make.request(extra=extra, pem=make.pem(make.names(*asked))), make.EXPECTED)
+    verdict = approve_request(make.request(extra=extra, pem=make.pem(make.names(*asked))), make.EXPECTED)
 
     assert isinstance(verdict, Approved) == (token == asked)
 
@@ -126,7 +128,7 @@ def test_no_two_identities_share_a_name(node, uid):
 
 @given(st.binary(max_size=300))
 def test_any_bytes_as_a_request_are_denied_and_raise_nothing(raw):
-    assert isinstance(approve(make.request(pem=raw), make.EXPECTED), Denied)
+    assert isinstance(approve_request(make.request(pem=raw), make.EXPECTED), Denied)
 
 
 @given(
@@ -145,4 +147,4 @@ def test_any_bytes_as_a_request_are_denied_and_raise_nothing(raw):
 def test_any_object_is_read_and_denied(spec):
     asked = SigningRequest.of({"metadata": {"name": "x"}, "spec": spec})
 
-    assert isinstance(approve(asked, make.EXPECTED), Denied)
+    assert isinstance(approve_request(asked, make.EXPECTED), Denied)

@@ -235,7 +235,9 @@ def test_the_loop_counts_a_failure_and_goes_on(caplog):
     registry = CollectorRegistry()
     stop = threading.Event()
     quick = SignerSettings("hawk-system", "hawk-system", poll=0.001)
-    loop = threading.Thread(target=Signer(api, quick, lambda: NOW, TrustMetrics(registry)).run, args=(stop,))
+    loop = threading.Thread(
+        target=Signer(api, quick, lambda: NOW, TrustMetrics(registry)).run_signer, args=(stop,)
+    )
     loop.start()
     try:
         for _ in range(10_000):

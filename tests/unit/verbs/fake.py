@@ -100,4 +100,4 @@ class Fake:
         self._raw.fake_set_gid(at, index, raw, kind)
 
     def infos(self) -> list[device.DeviceInfo]:
-        return device.discover(self.path)
+        return device.discover_devices(self.path)

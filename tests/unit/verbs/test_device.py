@@ -61,7 +61,7 @@ def test_an_index_that_is_asked_for_is_checked():
 
 
 def test_devices_are_found_with_their_limits(fake: Fake):
-    first, second = device.discover(fake.path)
+    first, second = device.discover_devices(fake.path)
 
     assert (first.name, first.port, first.gid_index, first.address) == ("fakea", 1, 3, "::ffff:10.9.0.1")
     assert (second.name, second.address) == ("fakeb", "::ffff:10.9.0.2")
@@ -73,12 +73,12 @@ def test_devices_are_found_with_their_limits(fake: Fake):
 def test_a_port_that_is_down_is_left_out_with_the_reason(fake: Fake):
     fake.knobs.port_state[0] = 1
 
-    assert [info.name for info in device.discover(fake.path)] == ["fakeb"]
+    assert [info.name for info in device.discover_devices(fake.path)] == ["fakeb"]
     assert device.unavailable(fake.path) == "fakea port 1 is down"
 
 
 def test_an_index_for_one_device_leaves_the_other_alone(fake: Fake):
-    found = device.discover(fake.path, gids={"fakea": 1, "fakeb:1": 3})
+    found = device.discover_devices(fake.path, gids={"fakea": 1, "fakeb:1": 3})
 
     assert [info.gid_index for info in found] == [1, 3]
     assert "link-local" in found[0].warnings[0]
@@ -88,7 +88,7 @@ def test_an_index_for_one_device_leaves_the_other_alone(fake: Fake):
 def test_without_the_library_there_is_no_device_and_a_reason(tmp_path: Path):
     missing = str(tmp_path / "libibverbs.so.1")
 
-    assert device.discover(missing) == []
+    assert device.discover_devices(missing) == []
     assert "install rdma-core" in device.unavailable(missing)
     with pytest.raises(VerbsUnavailableError):
         library.load_library(missing)
@@ -100,7 +100,7 @@ import sys
 sys.modules["hawk_agent.transports.verbs._verbs"] = None
 from hawk_agent.transports.verbs import registration
 from hawk_agent.transports.verbs import completion, device, posting, queue_pair, windows
-print(device.discover(), device.unavailable())
+print(device.discover_devices(), device.unavailable())
 """
     said = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60

@@ -134,7 +134,9 @@ async def test_the_status_tells_of_rails_and_of_the_fence(home: Home) -> None:
     await home.verbs("npu", "fakeb")
     agent = home.agents["npu"]
     rails = [rail for transport in agent.transports.values() for rail in transport.rails]
-    made = HawkNodeStatus.model_validate(status.status(agent.identity, agent.address, [], [], rails))
+    made = HawkNodeStatus.model_validate(
+        status.build_node_status(agent.identity, agent.address, [], [], rails)
+    )
 
     (rail,) = made.rails
     assert (rail.name, rail.transport, rail.gid, rail.mtu) == ("fakeb:1", "verbs", "::ffff:10.9.0.2", 4096)
@@ -142,6 +144,6 @@ async def test_the_status_tells_of_rails_and_of_the_fence(home: Home) -> None:
 
 
 def test_an_allowed_path_that_is_not_there_is_said_in_ready() -> None:
-    (ready, _) = status.conditions([], [], "2026-01-01T00:00:00Z", unused={"verbs": "no RDMA device"})
+    (ready, _) = status.node_conditions([], [], "2026-01-01T00:00:00Z", unused={"verbs": "no RDMA device"})
 
     assert ready["message"].endswith("; verbs isn't used: no RDMA device")

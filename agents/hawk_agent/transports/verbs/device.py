@@ -143,20 +143,20 @@ def _local_warning(entry: Gid) -> tuple[str, ...]:
     return (f"GID {entry} is link-local: peers beyond this link can't reach it",)
 
 
-def discover(path: str = LIBRARY, *, gids: Mapping[str, int] | None = None) -> list[DeviceInfo]:
+def discover_devices(path: str = LIBRARY, *, gids: Mapping[str, int] | None = None) -> list[DeviceInfo]:
     """The ports that can be used now; empty where there is no RDMA (`unavailable` says why).
 
     `gids` gives a GID index for a device ("mlx5_0") or for one of its ports ("mlx5_0:2").
     """
-    return survey(path, gids=gids)[0]
+    return survey_devices(path, gids=gids)[0]
 
 
 def unavailable(path: str = LIBRARY, *, gids: Mapping[str, int] | None = None) -> str:
     """Why `discover` finds nothing, or nothing more; empty when every port can be used."""
-    return "; ".join(survey(path, gids=gids)[1])
+    return "; ".join(survey_devices(path, gids=gids)[1])
 
 
-def survey(
+def survey_devices(
     path: str = LIBRARY, *, gids: Mapping[str, int] | None = None
 ) -> tuple[list[DeviceInfo], list[str]]:
     """The ports that can be used, and the reasons why others can't."""
@@ -196,13 +196,13 @@ def _survey_port(
 ) -> DeviceInfo | str:
     """The port, or why it can't be used."""
     try:
-        info = describe(context, name, port, path, explicit)
+        info = describe_device(context, name, port, path, explicit)
     except DeviceError as error:
         return f"{name} port {port}: {error}"
     return info if info.state == "active" else f"{name} port {port} is {info.state}"
 
 
-def describe(
+def describe_device(
     context: native.Context, name: str, port: int, path: str, explicit: int | None = None
 ) -> DeviceInfo:
     """A port as it is now. DeviceError when it has no GID to use."""

@@ -203,7 +203,7 @@ class Tally:
     nbytes: int = 0
 
 
-def execute(
+def execute_wqe(
     plan: KeyPlan,
     nest: Nest,
     source: object,

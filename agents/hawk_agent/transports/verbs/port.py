@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from hawk_agent.layouts import Layout
 from hawk_agent.transfer.transport import RailFacts
-from hawk_agent.transports.verbs.device import RdmaDevice, describe
+from hawk_agent.transports.verbs.device import RdmaDevice, describe_device
 from hawk_agent.transports.verbs.errors import DeviceError
 from hawk_agent.transports.verbs.fence import MOST_WINDOWS, FenceKind
 from hawk_agent.transports.verbs.registration import STAGING, AccessFlags, RegisteredMemory, register_memory
@@ -99,7 +99,7 @@ class Port:
     def _look_again(self, problem: DeviceError) -> DeviceInfo:
         old = self.device.info
         try:
-            found = describe(self.device.context, old.name, old.port, old.library, self._gid_index)
+            found = describe_device(self.device.context, old.name, old.port, old.library, self._gid_index)
         except OSError as error:
             raise DeviceError(f"{problem} ({error.strerror})") from error
         if found.state != "active" or (found.gid == old.gid and found.gid_index == old.gid_index):

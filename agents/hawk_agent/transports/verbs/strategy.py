@@ -62,7 +62,7 @@ def decide_strategy(
 
     TransportError when the one asked for isn't possible here.
     """
-    found = {one.name: one for one in plans.strategies(nest, _over(costs, rails), limits)}
+    found = {one.name: one for one in plans.applicable_strategies(nest, _over(costs, rails), limits)}
     prices = {
         way: found[way.value].seconds
         for way in VerbsStrategy

@@ -19,7 +19,7 @@ from hawk_agent.protocol import peer_pb2
 from hawk_agent.transfer.transport import DestinationEnd, Forecast, RailFacts, SourceEnd, Transport
 from hawk_agent.transports.calibration import machine_costs
 from hawk_agent.transports.verbs import wire
-from hawk_agent.transports.verbs.device import survey
+from hawk_agent.transports.verbs.device import survey_devices
 from hawk_agent.transports.verbs.ends import VerbsDestination, VerbsSource
 from hawk_agent.transports.verbs.errors import VerbsUnavailableError
 from hawk_agent.transports.verbs.fence import FenceChoice, FenceKind, choose_fence
@@ -321,9 +321,9 @@ def _way(name: str) -> VerbsStrategy:
 
 def find_ports(library: str, devices: Sequence[str] = (), gid_index: int | None = None) -> list[DeviceInfo]:
     """The ports asked for, in that order, or all that are up. VerbsUnavailableError says why not."""
-    names = devices or [info.name for info in survey(library)[0]]
+    names = devices or [info.name for info in survey_devices(library)[0]]
     gids = {} if gid_index is None else dict.fromkeys(names, gid_index)
-    found, reasons = survey(library, gids=gids)
+    found, reasons = survey_devices(library, gids=gids)
     known = {info.name: info for info in reversed(found)} | {f"{i.name}:{i.port}": i for i in found}
     missing = [name for name in devices if name not in known]
     if missing:

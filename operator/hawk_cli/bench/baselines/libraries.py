@@ -30,7 +30,7 @@ def found(packages: tuple[str, ...], cache: Path) -> dict[str, str]:
         return {}
     folder = cache / "-".join(missing)
     if not (folder / ".complete").exists():
-        fetch(missing, folder)
+        fetch_library(missing, folder)
     # Some packages still unpack into /lib, others into /usr/lib.
     places = sorted({str(library.parent) for library in folder.glob("**/lib/**/*.so*")})
     return {"LD_LIBRARY_PATH": ":".join(places)}
@@ -44,7 +44,7 @@ def _installed(package: str) -> bool:
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout == "installed"
 
 
-def fetch(packages: list[str], folder: Path) -> None:
+def fetch_library(packages: list[str], folder: Path) -> None:
     """Download packages with what they need, and unpack them into a folder.
 
     Raises:

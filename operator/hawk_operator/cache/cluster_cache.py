@@ -1,9 +1,9 @@
 """What all pools share, kept in memory: pools, children, pods, agents and their Leases, classes, scalers.
 
 Looking at a pool reads nothing from the API server while nothing changes. The watches put every change on a
-shelf at once; lists put everything there now and then, so a watch that died silently costs that long and
+indexer at once; lists put everything there now and then, so a watch that died silently costs that long and
 nothing else. Where a look finds that something has to be written, it looks again at the thing itself first
-(`fresh`): what was seen is good enough to see that nothing is to be done, not to act on.
+(`live_read`): what was seen is good enough to see that nothing is to be done, not to act on.
 
 Lists bound themselves: one that took a second is not made again before twenty have passed. So the operator
 spends at most a twentieth of its time on them, in clusters of any size.
@@ -28,8 +28,8 @@ from hawk_kube.kinds import (
     SCALED_OBJECT,
     ResourceKind,
 )
-from hawk_operator.cache import classes, reduced
-from hawk_operator.cache.shelf import Shelf
+from hawk_operator.cache import classes, projections
+from hawk_operator.cache.indexer import Indexer
 from hawk_operator.wiring import liveness
 from hawk_operator.workloads.children import MANAGED, pool_labels
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from hawk_api.v1alpha1 import AcceleratorClassSpec
     from hawk_kube.client import Client, Object
-    from hawk_operator.cache.reduced import PoolEntry
-    from hawk_operator.cache.shelf import Change
+    from hawk_operator.cache.indexer import Change
+    from hawk_operator.cache.projections import PoolEntry
     from hawk_operator.kube.access import Access
     from hawk_operator.runtime.settings import OperatorSettings
     from hawk_operator.wiring.peers import Agent
@@ -52,8 +52,8 @@ _SCALER_AGE: Final = 15.0
 _MAP_AGE: Final = 30.0
 
 
-class Snapshot:
-    """The shelves and how they are filled; safe for several threads."""
+class ClusterCache:
+    """The indexers and how they are filled; safe for several threads."""
 
     def __init__(
         self,
@@ -69,19 +69,19 @@ class Snapshot:
         self._system = settings.system_namespace
         self._clock = clock
         self._wall = wall
-        self._pools: Shelf[PoolEntry] = Shelf(reduced.PoolEntry, lambda entry: [entry.namespace])
-        self._agents: Shelf[Agent] = Shelf(reduced.agent, reduced.owners)
-        self._pods: Shelf[Pod] = Shelf(reduced.pod, lambda pod: [(pod.namespace, pod.pool)])
-        self._children: Shelf[Object] = Shelf(reduced.child, reduced.pool_of_child)
-        self._classes: Shelf[Object] = Shelf(reduced.plain)
-        self._shelves: dict[ResourceKind, Shelf[Any]] = {
+        self._pools: Indexer[PoolEntry] = Indexer(projections.PoolEntry, lambda entry: [entry.namespace])
+        self._agents: Indexer[Agent] = Indexer(projections.project_agent, projections.index_by_owner)
+        self._pods: Indexer[Pod] = Indexer(projections.project_pod, lambda pod: [(pod.namespace, pod.pool)])
+        self._children: Indexer[Object] = Indexer(projections.project_child, projections.index_by_pool)
+        self._classes: Indexer[Object] = Indexer(projections.project_object)
+        self._indexers: dict[ResourceKind, Indexer[Any]] = {
             HAWK_POOL: self._pools,
             HAWK_NODE: self._agents,
             POD: self._pods,
             DEPLOYMENT: self._children,
             ACCELERATOR_CLASS: self._classes,
         }
-        self._locks = {kind: threading.Lock() for kind in (*self._shelves, LEASE, AUTOSCALER, SCALED_OBJECT)}
+        self._locks = {kind: threading.Lock() for kind in (*self._indexers, LEASE, AUTOSCALER, SCALED_OBJECT)}
         self._known: tuple[int, Mapping[str, AcceleratorClassSpec]] = (-1, {})
         self._maps: dict[tuple[str, str], tuple[Object, float]] = {}
         self._due: dict[ResourceKind, float] = {}
@@ -92,10 +92,12 @@ class Snapshot:
 
     # What comes in
 
-    def take(self, kind: ResourceKind, event: str | None, body: Mapping[str, Any]) -> Change[Any] | None:
+    def apply_event(
+        self, kind: ResourceKind, event: str | None, body: Mapping[str, Any]
+    ) -> Change[Any] | None:
         """A word of a watch; None when it changes nothing that anybody looks at."""
-        shelf = self._shelves[kind]
-        return shelf.drop(body) if event == "DELETED" else shelf.put(body)
+        indexer = self._indexers[kind]
+        return indexer.delete(body) if event == "DELETED" else indexer.update(body)
 
     def refresh(self, kind: ResourceKind, interval: float) -> list[Change[Any]]:
         """List a kind if the last list is `interval` seconds old, and long enough for what it cost."""
@@ -107,7 +109,7 @@ class Snapshot:
     def _list(self, kind: ResourceKind, interval: float) -> list[Change[Any]]:
         begun = self._clock()
         version, bodies = self._read(kind)
-        changes: list[Change[Any]] = self._shelves[kind].replace(version, bodies)
+        changes: list[Change[Any]] = self._indexers[kind].replace(version, bodies)
         self._due[kind] = begun + max(interval, (self._clock() - begun) / SHARE)
         return changes
 
@@ -144,11 +146,11 @@ class Snapshot:
     def pools_in(self, namespace: str) -> list[PoolEntry]:
         """The HawkPools of one namespace."""
         self._listed(HAWK_POOL)
-        return self._pools.by(namespace)
+        return self._pools.by_index(namespace)
 
-    def pool(self, namespace: str, name: str, *, fresh: bool) -> PoolEntry:
-        """One pool; `fresh`, or not seen yet: by asking the API server. Raises ApiError."""
-        if not fresh:
+    def pool(self, namespace: str, name: str, *, live_read: bool) -> PoolEntry:
+        """One pool; `live_read`, or not seen yet: by asking the API server. Raises ApiError."""
+        if not live_read:
             self._listed(HAWK_POOL)
             found = self._pools.get(namespace, name)
             if found is not None:
@@ -157,20 +159,20 @@ class Snapshot:
 
     def put_pool(self, body: Object) -> PoolEntry:
         """Take in a pool that was just read or written."""
-        self._pools.put(body)
-        return reduced.PoolEntry(body)
+        self._pools.update(body)
+        return projections.PoolEntry(body)
 
-    def children(self, namespace: str, pool: str, *, fresh: bool) -> list[Object]:
+    def children(self, namespace: str, pool: str, *, live_read: bool) -> list[Object]:
         """The Deployments with a pool's label."""
-        return self._of_pool(DEPLOYMENT, self._children, namespace, pool, fresh=fresh)
+        return self._of_pool(DEPLOYMENT, self._children, namespace, pool, live_read=live_read)
 
     def put_child(self, body: Object) -> None:
         """Take in a child that was just written."""
-        self._children.put(body)
+        self._children.update(body)
 
-    def pods(self, namespace: str, pool: str, *, fresh: bool) -> list[Pod]:
+    def pods(self, namespace: str, pool: str, *, live_read: bool) -> list[Pod]:
         """The pods with a pool's label."""
-        return self._of_pool(POD, self._pods, namespace, pool, fresh=fresh)
+        return self._of_pool(POD, self._pods, namespace, pool, live_read=live_read)
 
     def all_pods(self) -> list[Pod]:
         """Every pod that belongs to a child of some pool."""
@@ -178,24 +180,24 @@ class Snapshot:
         return self._pods.all()
 
     def _of_pool(
-        self, kind: ResourceKind, shelf: Shelf[Any], namespace: str, pool: str, *, fresh: bool
+        self, kind: ResourceKind, indexer: Indexer[Any], namespace: str, pool: str, *, live_read: bool
     ) -> list[Any]:
-        marks = pool_labels(pool)
-        if not fresh:
+        selector = pool_labels(pool)
+        if not live_read:
             self._listed(kind)
-            return shelf.by((namespace, marks[reduced.POOL_LABEL]))
-        bodies = self._api.list(kind, namespace, marks)
+            return indexer.by_index((namespace, selector[projections.POOL_LABEL]))
+        bodies = self._api.list(kind, namespace, selector)
         for body in bodies:
-            shelf.put(body)
-        reduce = reduced.pod if kind == POD else reduced.child
+            indexer.update(body)
+        reduce = projections.project_pod if kind == POD else projections.project_child
         return [reduce(body) for body in bodies]
 
-    def config_map(self, namespace: str, name: str, *, fresh: bool) -> Object:
+    def config_map(self, namespace: str, name: str, *, live_read: bool) -> Object:
         """A ConfigMap that a pool names, at most `_MAP_AGE` seconds old: nothing watches them. Raises
         ApiError."""
         now = self._clock()
         kept, read_at = self._maps.get((namespace, name), ({}, float("-inf")))
-        if not fresh and now - read_at < _MAP_AGE:
+        if not live_read and now - read_at < _MAP_AGE:
             return kept
         body = self._api.get(CONFIG_MAP, name, namespace)
         self._maps = {ref: entry for ref, entry in self._maps.items() if now - entry[1] < _MAP_AGE}
@@ -216,17 +218,17 @@ class Snapshot:
         revision, known = self._known
         if revision != self._classes.revision:
             revision, bodies = self._classes.revision, self.classes()
-            known = classes.known(bodies)
+            known = classes.parse_classes(bodies)
             self._known = (revision, known)
         return known
 
     def put_pod(self, body: Object) -> None:
         """Take in a pod that was just written."""
-        self._pods.put(body)
+        self._pods.update(body)
 
     def put_class(self, body: Object) -> None:
         """Take in a class that was just written."""
-        self._classes.put(body)
+        self._classes.update(body)
 
     def autoscalers(self, namespace: str) -> list[Object]:
         """Every HorizontalPodAutoscaler and ScaledObject of a namespace."""
@@ -261,7 +263,7 @@ class Snapshot:
             return {}
         self._listed(HAWK_NODE)
         living = self.living()
-        return {agent.name: _judged(agent, living) for agent in self._agents.all()}
+        return {agent.name: _with_liveness(agent, living) for agent in self._agents.all()}
 
     def agents_of(self, owner: str, nodes: Iterable[str]) -> dict[str, Agent]:
         """The agents that matter to one pool (`namespace/name`): on its pods' nodes, and with its memory."""
@@ -269,12 +271,12 @@ class Snapshot:
             return {}
         self._listed(HAWK_NODE)
         living = self.living()
-        found = {agent.name: agent for agent in self._agents.by(owner)}
+        found = {agent.name: agent for agent in self._agents.by_index(owner)}
         for name in nodes:
             agent = found.get(name) or self._agents.get("", name)
             if agent is not None:
                 found[name] = agent
-        return {name: _judged(agent, living) for name, agent in sorted(found.items())}
+        return {name: _with_liveness(agent, living) for name, agent in sorted(found.items())}
 
     def living(self) -> frozenset[str]:
         """The HawkNodes whose agents live, by the last list of the Leases."""
@@ -295,12 +297,12 @@ class Snapshot:
             passed, self._beats_at = begun - self._beats_at, begun
             pages = self._api.pages(LEASE, self._system)
             leases = (lease for _, items in pages for lease in items)
-            self._beats = liveness.observe(self._beats, leases, passed, self._wall())
-            self._living = liveness.living(self._beats)
+            self._beats = liveness.observe_beats(self._beats, leases, passed, self._wall())
+            self._living = liveness.living_agents(self._beats)
             self._due[LEASE] = begun + max(_LEASE_AGE, (self._clock() - begun) / SHARE)
             return self._living
 
 
-def _judged(agent: Agent, living: frozenset[str]) -> Agent:
-    """An agent with what its Lease says: on the shelf it lives unless its HawkNode is going."""
+def _with_liveness(agent: Agent, living: frozenset[str]) -> Agent:
+    """An agent with what its Lease says: on the indexer it lives unless its HawkNode is going."""
     return agent if agent.live and agent.name in living else replace(agent, live=False)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hawk_api.policy.violation import dicts, error, groups, warning
+from hawk_api.checks.violation import dicts, error, groups, warning
 from hawk_api.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hawk_api.checks.violation import SpecContext, Violation
     from hawk_api.models import Geometry
-    from hawk_api.policy.violation import SpecContext, Violation
     from hawk_api.v1alpha1 import GroupSpec, HawkPoolSpec, KvLayout, LayoutPreset
 
 _AXIS = re.compile(r"[lcbhsd][0-9]?")

@@ -48,7 +48,7 @@ class PoolEntry:
         return str(self.body["metadata"]["name"])
 
     @property
-    def going(self) -> bool:
+    def terminating(self) -> bool:
         """Whether it is being deleted."""
         return bool(self.body["metadata"].get("deletionTimestamp"))
 
@@ -68,13 +68,13 @@ def _unversioned(body: Object) -> Object:
     return {**body, "metadata": {k: v for k, v in body["metadata"].items() if k != "resourceVersion"}}
 
 
-def plain(body: Mapping[str, Any]) -> Object:
+def project_object(body: Mapping[str, Any]) -> Object:
     """An object without what its writers' bookkeeping and its version are."""
     metadata = {key: body["metadata"][key] for key in _KEPT if key in body["metadata"]}
     return {**body, "metadata": metadata}
 
 
-def child(body: Mapping[str, Any]) -> Object:
+def project_child(body: Mapping[str, Any]) -> Object:
     """A Deployment: what was asked for, and whether its pods are refused; not how far it has got."""
     conditions = (body.get("status") or {}).get("conditions") or ()
     refused = [
@@ -82,27 +82,27 @@ def child(body: Mapping[str, Any]) -> Object:
         for entry in conditions
         if entry.get("type") == _REFUSED
     ]
-    found = plain(body)
+    found = project_object(body)
     found["status"] = {"conditions": refused}
     return found
 
 
-def pool_of_child(body: Mapping[str, Any]) -> list[tuple[str, str]]:
+def index_by_pool(body: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Namespace and pool label."""
     metadata = body["metadata"]
     return [(str(metadata["namespace"]), str((metadata.get("labels") or {}).get(POOL_LABEL, "")))]
 
 
-def pod(body: Mapping[str, Any]) -> pods.Pod:
+def project_pod(body: Mapping[str, Any]) -> pods.Pod:
     """A pod as a worker of a pool."""
-    return pods.read(body)
+    return pods.read_pod(body)
 
 
-def agent(body: Mapping[str, Any]) -> Agent:
-    """A HawkNode; on the shelf its agent counts as alive unless the HawkNode is going."""
+def project_agent(body: Mapping[str, Any]) -> Agent:
+    """A HawkNode; on the indexer its agent counts as alive unless the HawkNode is going."""
     return agent_of(body, (body["metadata"]["name"],))
 
 
-def owners(found: Agent) -> Iterable[Hashable]:
+def index_by_owner(found: Agent) -> Iterable[Hashable]:
     """The pools whose memory it holds."""
     return {owner for owner, _, _ in found.regions}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawk_operator.cache.shelf import Shelf
+from hawk_operator.cache.indexer import Indexer
 
 NAMES = "abc"
 STEPS = st.lists(
@@ -33,18 +33,18 @@ def history(steps):
         version += 1
         if what == "write":
             there[name] = body(name, version, value)
-            words.append(("put", version, there[name]))
+            words.append(("update", version, there[name]))
         elif name in there:
             gone = body(name, version, there.pop(name)["value"])
-            words.append(("drop", version, gone))
+            words.append(("delete", version, gone))
     return words, version, there
 
 
-def shelf() -> Shelf[int]:
-    return Shelf(lambda found: found["value"], lambda value: [value % 2])
+def indexer() -> Indexer[int]:
+    return Indexer(lambda found: found["value"], lambda value: [value % 2])
 
 
-def take(into: Shelf[int], word) -> None:
+def take(into: Indexer[int], word) -> None:
     what, version, content = word
     if what == "list":
         into.replace(version, content)
@@ -52,7 +52,7 @@ def take(into: Shelf[int], word) -> None:
         getattr(into, what)(content)
 
 
-def contents(of: Shelf[int]) -> dict[str, int]:
+def contents(of: Indexer[int]) -> dict[str, int]:
     return {name: value for name in NAMES if (value := of.get("", name)) is not None}
 
 
@@ -62,7 +62,7 @@ def test_words_in_any_order_and_twice_leave_what_is_there(steps, data):
     order = data.draw(
         st.permutations(words + data.draw(st.lists(st.sampled_from(words), max_size=3)) if words else [])
     )
-    found = shelf()
+    found = indexer()
     for word in order:
         take(found, word)
     take(found, ("list", version, list(there.values())))
@@ -70,13 +70,13 @@ def test_words_in_any_order_and_twice_leave_what_is_there(steps, data):
     assert contents(found) == {name: item["value"] for name, item in there.items()}
     assert sorted(found.all()) == sorted(item["value"] for item in there.values())
     for parity in (0, 1):
-        assert sorted(found.by(parity)) == sorted(v for v in found.all() if v % 2 == parity)
+        assert sorted(found.by_index(parity)) == sorted(v for v in found.all() if v % 2 == parity)
 
 
 @given(STEPS, st.sets(st.integers(0, 11)))
 def test_events_that_are_lost_are_mended_by_the_next_list(steps, lost):
     words, version, there = history(steps)
-    found = shelf()
+    found = indexer()
     for index, word in enumerate(words):
         if index not in lost:
             take(found, word)
@@ -88,7 +88,7 @@ def test_events_that_are_lost_are_mended_by_the_next_list(steps, lost):
 @given(STEPS)
 def test_a_watch_alone_in_order_is_enough(steps):
     words, _, there = history(steps)
-    found = shelf()
+    found = indexer()
     for word in words:
         if word[0] != "list":
             take(found, word)
@@ -97,20 +97,20 @@ def test_a_watch_alone_in_order_is_enough(steps):
 
 
 def test_a_list_that_was_made_before_an_event_undoes_nothing():
-    found = shelf()
-    found.put(body("a", 1, 1))
-    found.put(body("b", 5, 2))  # created after the list was made
-    found.drop(body("a", 6, 1))  # and this one deleted
+    found = indexer()
+    found.update(body("a", 1, 1))
+    found.update(body("b", 5, 2))  # created after the list was made
+    found.delete(body("a", 6, 1))  # and this one deleted
 
     assert found.replace(4, [body("a", 1, 1)]) == []
     assert contents(found) == {"b": 2}
 
 
 def test_only_what_readers_see_is_a_change():
-    found = shelf()
-    assert found.put(body("a", 1, 1)) is not None
-    assert found.put(body("a", 2, 1)) is None, "another version of the same"
-    assert found.put(body("a", 1, 9)) is None, "an older word"
-    change = found.put(body("a", 3, 2))
+    found = indexer()
+    assert found.update(body("a", 1, 1)) is not None
+    assert found.update(body("a", 2, 1)) is None, "another version of the same"
+    assert found.update(body("a", 1, 9)) is None, "an older word"
+    change = found.update(body("a", 3, 2))
     assert change is not None
     assert (change.before, change.after) == (1, 2)

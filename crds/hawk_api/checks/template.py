@@ -6,12 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hawk_api import labels, quantity
-from hawk_api.policy.violation import dicts, error, groups
+from hawk_api.checks.violation import dicts, error, groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hawk_api.policy.violation import SpecContext, Violation
+    from hawk_api.checks.violation import SpecContext, Violation
     from hawk_api.v1alpha1 import GroupSpec, HawkPoolSpec
 
 MAX_TEMPLATES_BYTES = 1_000_000
@@ -52,7 +52,7 @@ def resources(spec: HawkPoolSpec, context: SpecContext) -> Iterator[Violation]:
 
 def _refusal(name: str, value: object) -> str | None:
     try:
-        number = quantity.parse(value)  # type: ignore[arg-type]  # parse refuses what it can't take
+        number = quantity.parse_quantity(value)  # type: ignore[arg-type]  # parse refuses what it can't take
         if number > 0 and _is_device(name):
             quantity.parse_devices(value)  # type: ignore[arg-type]  # read above
     except ValueError as problem:
@@ -72,7 +72,7 @@ def _agreement(path: str, group: GroupSpec, context: SpecContext) -> Iterator[Vi
     if known is None or known.resource_name is None or group.template is None:
         return
     asked = [
-        int(quantity.parse(value))  # type: ignore[arg-type]  # checked by the caller
+        int(quantity.parse_quantity(value))  # type: ignore[arg-type]  # checked by the caller
         for field, name, value in requested("", group.template)
         if name == known.resource_name and ".limits" in field
     ]

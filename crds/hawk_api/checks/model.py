@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hawk_api.models import resolve
-from hawk_api.policy.violation import error, groups
+from hawk_api.checks.violation import error, groups
+from hawk_api.models import resolve_geometry
 from hawk_api.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hawk_api.policy.violation import SpecContext, Violation
+    from hawk_api.checks.violation import SpecContext, Violation
     from hawk_api.v1alpha1 import HawkPoolSpec
 
 
@@ -27,7 +27,7 @@ def source(spec: HawkPoolSpec, context: SpecContext) -> Iterator[Violation]:
     if model.config_map_ref is not None and context.config_json is None:
         return
     try:
-        resolve(model, context.config_json)
+        resolve_geometry(model, context.config_json)
     except ValueError as problem:
         yield error(f"spec.model.{named[0]}", str(problem), Reason.UNKNOWN_MODEL)
 

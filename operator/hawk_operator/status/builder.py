@@ -14,7 +14,7 @@ from hawk_api.v1alpha1 import HawkPoolStatus, Role
 from hawk_api.v1alpha1.hawkpool import MAX_DECISIONS
 from hawk_api.v1alpha1.status import DecisionRecord, GroupStatus
 from hawk_operator.status import conditions
-from hawk_operator.status.outcomes import followed
+from hawk_operator.status.outcomes import scaling_followed
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -30,24 +30,30 @@ WOBBLE: Final = 0.2
 _DEFAULT_SHARE: Final = 0.95
 
 
-def build(facts: Facts, decision: Decision | None, before: HawkPoolStatus, now: datetime) -> HawkPoolStatus:
+def build_status(
+    facts: Facts, decision: Decision | None, before: HawkPoolStatus, now: datetime
+) -> HawkPoolStatus:
     """The new status. `before` is the one that the pool has."""
     spec = facts.pool.spec
     window = facts.window
     return HawkPoolStatus(
         observed_generation=facts.pool.metadata.generation,
-        conditions=merged(before.conditions, conditions.judge(facts), now),
+        conditions=merge_conditions(before.conditions, conditions.judge_conditions(facts), now),
         groups=tuple(map(_group, facts.groups)),
         prefill=_ready(facts, prefills=True),
         decode=_ready(facts, prefills=False),
         ratio=ratio_of(facts.groups),
         ttft=_latency(window.prefill.ttft if window else None, spec.objectives.ttft, before.ttft),
         itl=_latency(window.decode.itl if window else None, spec.objectives.itl, before.itl),
-        decisions=followed(before.decisions, decisions(before.decisions, decision), facts, now),
+        decisions=scaling_followed(
+            before.decisions, recent_decisions(before.decisions, decision), facts, now
+        ),
     )
 
 
-def merged(before: tuple[Condition, ...], new: tuple[Condition, ...], now: datetime) -> tuple[Condition, ...]:
+def merge_conditions(
+    before: tuple[Condition, ...], new: tuple[Condition, ...], now: datetime
+) -> tuple[Condition, ...]:
     """The new conditions in their own order, each with the time of its last change of status."""
     found: tuple[Condition, ...] = ()
     known = {condition.type: condition for condition in before}
@@ -57,7 +63,9 @@ def merged(before: tuple[Condition, ...], new: tuple[Condition, ...], now: datet
     return found
 
 
-def decisions(before: tuple[DecisionRecord, ...], decision: Decision | None) -> tuple[DecisionRecord, ...]:
+def recent_decisions(
+    before: tuple[DecisionRecord, ...], decision: Decision | None
+) -> tuple[DecisionRecord, ...]:
     """The history, newest first: a decision is new when it wants other replicas or has another reason."""
     if decision is None:
         return before
@@ -73,7 +81,7 @@ def ratio_of(groups: tuple[GroupFacts, ...]) -> str | None:
         return None
     prefill = sum(group.desired for group in groups if Role(group.role).prefills)
     decode = sum(group.desired for group in groups if Role(group.role).decodes)
-    return ratios.of(prefill, decode)
+    return ratios.ratio_of(prefill, decode)
 
 
 def _group(facts: GroupFacts) -> GroupStatus:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hawk_api.policy.violation import error, groups, suggestion
+from hawk_api.checks.violation import error, groups, suggestion
 from hawk_api.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hawk_api.policy.violation import SpecContext, Violation
+    from hawk_api.checks.violation import SpecContext, Violation
     from hawk_api.v1alpha1 import HawkPoolSpec
 
 

@@ -39,7 +39,7 @@ class _Kept(Generic[T]):
     keys: frozenset[Hashable]
 
 
-class Shelf(Generic[T]):
+class Indexer(Generic[T]):
     """Safe for several threads; readers get copies of the containers, not of the objects."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Shelf(Generic[T]):
         self.revision = 0
         """Grows with each change that readers can see."""
 
-    def put(self, body: Mapping[str, Any]) -> Change[T] | None:
+    def update(self, body: Mapping[str, Any]) -> Change[T] | None:
         """Take in an object that is there; None when that changes nothing for readers."""
         ref, version = ref_of(body), version_of(body)
         with self._lock:
@@ -64,7 +64,7 @@ class Shelf(Generic[T]):
                 return None
             return self._set(ref, version, self._reduce(body))
 
-    def drop(self, body: Mapping[str, Any]) -> Change[T] | None:
+    def delete(self, body: Mapping[str, Any]) -> Change[T] | None:
         """Take in that an object is gone; its resourceVersion is that of the deletion."""
         ref, version = ref_of(body), version_of(body)
         with self._lock:
@@ -112,7 +112,7 @@ class Shelf(Generic[T]):
         with self._lock:
             return [kept.value for kept in self._kept.values()]
 
-    def by(self, key: Hashable) -> list[T]:
+    def by_index(self, key: Hashable) -> list[T]:
         """The objects of an index key, in the order of their names."""
         with self._lock:
             return [self._kept[ref].value for ref in sorted(self._by.get(key, ()))]

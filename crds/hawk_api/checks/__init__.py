@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hawk_api.policy import group, layout, model, scaling, template
-from hawk_api.policy.violation import Check, Severity, SpecContext, Violation
+from hawk_api.checks import group, layout, model, scaling, template
+from hawk_api.checks.violation import Check, Severity, SpecContext, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ CHAIN: tuple[Check, ...] = (
 """Every check, in the order in which findings are reported."""
 
 
-def check(
+def check_spec(
     spec: HawkPoolSpec,
     classes: Mapping[str, AcceleratorClassSpec] | None = None,
     config_json: str | None = None,
@@ -58,7 +58,7 @@ def check(
     return tuple(sorted(found, key=lambda violation: violation.severity is Severity.WARNING))
 
 
-def errors(violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
+def errors_only(violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
     """Those that stop a pool."""
     return tuple(violation for violation in violations if violation.severity is Severity.ERROR)
 

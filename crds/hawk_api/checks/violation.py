@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from hawk_api.models import Geometry, resolve
+from hawk_api.models import Geometry, resolve_geometry
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import AcceleratorClassSpec, GroupSpec, HawkPoolSpec
 
@@ -47,7 +47,7 @@ class SpecContext:
         if spec.model.config_map_ref is not None and self.config_json is None:
             return None
         try:
-            return resolve(spec.model, self.config_json)
+            return resolve_geometry(spec.model, self.config_json)
         except ValueError:
             return None
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING
 
-from hawk_operator.traffic.collect import collect
+from hawk_operator.traffic.collect import collect_window
 from hawk_operator.traffic.source import GroupTarget, Source
 from hawk_planner.traffic import Window
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def targets(pool: HawkPool, groups: Sequence[GroupPods]) -> list[GroupTarget]:
+def group_targets(pool: HawkPool, groups: Sequence[GroupPods]) -> list[GroupTarget]:
     """The pods whose series count; where no pod of a group is known, only the selector filters."""
     return [
         GroupTarget(
@@ -33,16 +33,16 @@ def targets(pool: HawkPool, groups: Sequence[GroupPods]) -> list[GroupTarget]:
     ]
 
 
-class Looker:
+class TrafficReader:
     """Reads windows for the reconcile workers."""
 
     def __init__(
-        self, threads: int, read: Callable[[Source, Sequence[GroupTarget], float], Window] = collect
+        self, threads: int, read: Callable[[Source, Sequence[GroupTarget], float], Window] = collect_window
     ) -> None:
         self._read = read
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="traffic")
 
-    def look(self, pool: HawkPool, groups: Sequence[GroupPods], now: float) -> Window | None:
+    def read_window(self, pool: HawkPool, groups: Sequence[GroupPods], now: float) -> Window | None:
         """The traffic now; None where the pool has no spec.traffic. An error is in the window, never raised.
 
         Ends at the latest after twice the source's time-out: the reader keeps to one, and this is the
@@ -55,7 +55,7 @@ class Looker:
             source = Source.of(spec)
         except ValueError as error:
             return Window(now, spec.window, error=f"spec.traffic.{error}")
-        task = self._pool.submit(self._read, source, targets(pool, groups), now)
+        task = self._pool.submit(self._read, source, group_targets(pool, groups), now)
         try:
             return task.result(timeout=2 * source.timeout + 1)
         except FutureTimeout:

@@ -7,13 +7,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from hawk_api import duration, quantity, ratio
-from hawk_api.policy.violation import error, warning
+from hawk_api.checks.violation import error, warning
 from hawk_api.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hawk_api.policy.violation import SpecContext, Violation
+    from hawk_api.checks.violation import SpecContext, Violation
     from hawk_api.v1alpha1 import HawkPoolSpec
 
 
@@ -40,7 +40,8 @@ def money(spec: HawkPoolSpec, context: SpecContext) -> Iterator[Violation]:
     if least > budget:
         yield error(
             "spec.scaling.budget.usdPerHour",
-            f"{quantity.format(budget)} is less than the {quantity.format(least)} that replicas.min cost; "
+            f"{quantity.format_quantity(budget)} is less than the {quantity.format_quantity(least)} "
+            "that replicas.min cost; "
             "raise the budget or lower replicas.min",
         )
     for group, price in priced:
@@ -59,14 +60,15 @@ def ratios(spec: HawkPoolSpec, _: SpecContext) -> Iterator[Violation]:
     if low is not None and high is not None and low > high:
         yield error(
             "spec.scaling.ratio.max",
-            f"min {ratio.format(low)} is above max {ratio.format(high)} as prefill:decode; exchange the two",
+            f"min {ratio.format_ratio(low)} is above max {ratio.format_ratio(high)} "
+            "as prefill:decode; exchange the two",
         )
         return
     start = spec.scaling.startup_ratio
     if start is not None and not (low or start) <= start <= (high or start):
         yield error(
             "spec.scaling.startupRatio",
-            f"{ratio.format(start)} is outside ratio.min and ratio.max; choose one between them",
+            f"{ratio.format_ratio(start)} is outside ratio.min and ratio.max; choose one between them",
         )
     yield from _reachable(spec, low, high)
 
@@ -83,8 +85,8 @@ def _reachable(spec: HawkPoolSpec, low: Fraction | None, high: Fraction | None) 
     if (low is not None and most < low) or (high is not None and least > high):
         yield error(
             "spec.scaling.ratio",
-            f"the groups' replicas allow only {ratio.format(least) if least else '0'} to "
-            f"{ratio.format(most)} as prefill:decode; widen ratio or replicas",
+            f"the groups' replicas allow only {ratio.format_ratio(least) if least else '0'} to "
+            f"{ratio.format_ratio(most)} as prefill:decode; widen ratio or replicas",
             Reason.INFEASIBLE,
         )
 
@@ -112,8 +114,8 @@ def spans(spec: HawkPoolSpec, _: SpecContext) -> Iterator[Violation]:
     if spec.transfer.max_grace < spec.transfer.grace:
         yield error(
             "spec.transfer.maxGrace",
-            f"{duration.format(spec.transfer.max_grace)} is less than grace "
-            f"{duration.format(spec.transfer.grace)}; raise maxGrace or lower grace",
+            f"{duration.format_duration(spec.transfer.max_grace)} is less than grace "
+            f"{duration.format_duration(spec.transfer.grace)}; raise maxGrace or lower grace",
         )
 
 

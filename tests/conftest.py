@@ -1,4 +1,4 @@
-"""What every test shares: the cluster's fixtures, how hard properties try, and that no skip is silent."""
+"""Shared by all tests: the cluster's fixtures, how hard properties try, and that no skip is silent."""
 
 from __future__ import annotations
 

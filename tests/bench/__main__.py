@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def machine() -> dict[str, str]:
-    """What ran it: ratios of one machine say little about another."""
+    """The machine that ran it: ratios of one machine say little about another."""
     names = [
         line.split(":")[1].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""What each part of the control plane is started with. Pure: paths and ports in, command lines out."""
+"""Command lines of the control plane's parts. Pure: paths and ports in, command lines out."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Resource:
 
 @dataclass(frozen=True)
 class Question:
-    """What `kubectl get` is asked in its simplest forms: KIND [NAME] [-n NAMESPACE] [-l SELECTOR]."""
+    """The simplest arguments of `kubectl get`: KIND [NAME] [-n NAMESPACE] [-l SELECTOR]."""
 
     kind: str
     name: str = ""

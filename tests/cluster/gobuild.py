@@ -35,7 +35,7 @@ class BuildError(RuntimeError):
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to build: the folder of go.mod and go.sum, each program's package, the flags of `go build`."""
+    """A build: the folder of go.mod and go.sum, each program's package, the flags of `go build`."""
 
     name: str
     module: Path
@@ -43,7 +43,7 @@ class Recipe:
     flags: Sequence[str]
     cold_cpu_minutes: float
     go_names: Mapping[str, str] = field(default_factory=dict)
-    """What `go build -o FOLDER/` calls a program, where that isn't what we call it."""
+    """The file name that `go build -o FOLDER/` gives a program, where it isn't our name for it."""
 
     def key(self, go: Go) -> str:
         """Return the cache key: it changes with modules, flags, Go version and kind of machine."""

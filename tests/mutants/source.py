@@ -141,7 +141,7 @@ class _Finder(cst.CSTVisitor):
 
 
 def _unused(node: cst.CSTNode) -> bool:
-    """Whether only a type checker, or a person, reads it."""
+    """True if only a type checker, or a person, reads it."""
     match node:
         case cst.SimpleString(text):
             return " " in text

@@ -60,7 +60,7 @@ PROPERTIES = hypothesis.settings(
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a mutant.
+    """A mutant's fate.
 
     Attributes:
         killed: by what ("test", "crash", "time"), or None: it survived.
@@ -75,7 +75,7 @@ class Outcome:
 
 @dataclass
 class Baseline:
-    """What the unchanged tests showed: CPU seconds of each, and what they import that isn't ours."""
+    """A run of the unchanged tests: CPU seconds of each, and the foreign modules that they import."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     modules: list[str] = field(default_factory=list)
@@ -228,7 +228,7 @@ class _InPlace:
 
 
 def _in_child(run: Callable[[], None], tests: int) -> Outcome:
-    """What a child says that runs this: nothing if all is well; it ends itself when a test fails."""
+    """Run this in a child, which ends itself when a test fails; return how it ended."""
     if not tests:
         return Outcome(None, 0)
     child = os.fork()

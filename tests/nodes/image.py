@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 PACKAGES = ("base-files", "coreutils", "dash", PYTHON, "libstdc++6", "libibverbs1", "ibverbs-providers")
-"""What the programs need of the system: Python, and the libraries of RDMA devices."""
+"""Packages of the system that the programs need: Python, and the libraries of RDMA devices."""
 NEEDLESS = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "var/cache", "links")
 SITE = f"usr/local/lib/{PYTHON}/dist-packages"
 SOURCES = ("crds", "operator", "agents", "pyproject.toml", "setup.py", "README.md", "LICENSE")

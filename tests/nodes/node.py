@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .tools import Tools
 
 START_SECONDS = 60.0
-# What a node writes where every machine has its own: over /run, the logs and /var/lib it sees an empty layer.
+# Folders that every machine has for itself: over /run, the logs and /var/lib a node sees an empty layer.
 MOUNTS = """
 mount --make-rshared /
 mount -t tmpfs -o mode=755 tmpfs /run
@@ -40,7 +40,7 @@ sleep infinity & wait
 
 @dataclass(frozen=True)
 class Control:
-    """What nodes need of the control plane."""
+    """The parts of the control plane that nodes need."""
 
     server: str
     authority: pki.Authority

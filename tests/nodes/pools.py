@@ -69,7 +69,7 @@ def group(
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of one request: both sides' digests of the KV, and how the push ended."""
+    """The end of one request: both sides' digests of the KV, and how the push ended."""
 
     outcome: str
     message: str
@@ -79,7 +79,7 @@ class Answer:
 
     @property
     def right(self) -> bool:
-        """Whether the same bytes are at both ends."""
+        """True if the same bytes are at both ends."""
         return self.outcome == "success" and self.sent == self.arrived
 
 

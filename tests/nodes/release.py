@@ -58,7 +58,7 @@ class Release:
                 raise AssertionError(f"{error}\n{self._state(namespace)}") from error
 
     def _state(self, namespace: str) -> str:
-        """What a person would look at first when pods don't get ready."""
+        """The first things that a person would look at when pods don't get ready."""
         parts = [
             self.cluster.kubectl("get", "pods", "-A", "-o", "wide"),
             self.cluster.kubectl("get", "events", "-n", namespace, "--sort-by=.lastTimestamp"),
@@ -97,7 +97,7 @@ class Release:
         return self.rig.nodes[node].charge(pod["metadata"]["uid"])
 
     def logs(self, pod: dict[str, Any]) -> str:
-        """What a pod of it has printed."""
+        """Return the output of one of its pods."""
         return self.cluster.kubectl("logs", "-n", pod["metadata"]["namespace"], pod["metadata"]["name"])
 
     def _pods(self, namespace: str, component: str) -> list[dict[str, Any]]:

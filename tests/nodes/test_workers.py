@@ -1,4 +1,4 @@
-"""What a worker's pod is given: who it is, and a socket that it can use and not replace."""
+"""A worker's pod is told who it is, and gets a socket that it can use and not replace."""
 
 from __future__ import annotations
 

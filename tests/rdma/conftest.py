@@ -1,4 +1,4 @@
-"""What the RDMA tests share. They are collected only where `make test-rdma` says that there are devices."""
+"""Fixtures of the RDMA tests, which are collected only where `make test-rdma` says that there are devices."""
 
 from __future__ import annotations
 

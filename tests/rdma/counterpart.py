@@ -39,7 +39,7 @@ ACK_TIMEOUT, RETRIES = 18, 3
 
 @dataclass(frozen=True)
 class Address:
-    """What the other side must know of a queue pair to connect to it."""
+    """The attributes of a queue pair that the other side needs to connect to it."""
 
     qpn: int
     psn: int

@@ -39,7 +39,7 @@ KERNEL_OPTIONS = "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=
 
 @dataclass(frozen=True)
 class Machine:
-    """What the guest is made of.
+    """The parts of the guest.
 
     `environment` is an image of this process's virtual environment; `accelerator` is QEMU's: tcg (emulation),
     or kvm where that works.
@@ -62,7 +62,7 @@ class Share:
 
 
 def shares(tools: Tools, checkout: Path, environment: Path) -> list[Share]:
-    """What the guest must see for `checkout` to run with this process's interpreter."""
+    """Return the folders that the guest must see for `checkout` to run with this process's interpreter."""
     found = [Share(Path(f"/{name}"), (tools.folder / name, Path(f"/{name}"))) for name in ("usr", "etc")]
     for folder in (Path(sys.base_prefix).resolve(), checkout):
         if not any(folder.is_relative_to(share.target) for share in found):
@@ -126,7 +126,7 @@ def _status(process: Process, control: Path, seconds: float, timeout: float) -> 
 
 
 def _trouble(what: str, control: Path, process: Process) -> str:
-    """What happened to the guest, with the end of what QEMU and its kernel said."""
+    """Describe the guest's end, with the last lines of QEMU and its kernel."""
     console = control / "console"
     lines = console.read_text(errors="replace").splitlines() if console.exists() else []
     said = ["QEMU:", process.tail() or "(silent)", "Console:", *lines[-CONSOLE_LINES:]]
@@ -149,7 +149,7 @@ def _fill(
 
 
 def _tags(seen: Sequence[Share]) -> list[list[str]]:
-    """What the guest knows each layer by: a name for a folder, its device for an image."""
+    """The guest's name for each layer: a tag for a folder, its device for an image."""
     disks = iter("abcdefgh")
     return [
         [f"m{i}l{j}" if layer.is_dir() else f"vd{next(disks)}" for j, layer in enumerate(share.layers)]

@@ -65,7 +65,7 @@ def _text(path: Path) -> str:
 
 
 def module_loadable() -> bool:
-    """Whether this process could make rxe devices here: it is root, and has the module and the library."""
+    """True if this process can make rxe devices here: it is root, and has the module and the library."""
     if os.geteuid() != 0 or not shutil.which("modprobe") or not shutil.which("rdma"):
         return False
     try:

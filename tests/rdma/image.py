@@ -33,7 +33,7 @@ def environment_image(prefix: Path, progress: Progress) -> Path:
         with cache.locked("image", progress.say):
             if not target.is_dir():
                 with progress.step("packing the Python environment for the guest"):
-                    # What was never imported here isn't compiled yet, and the guest would take long to.
+                    # Modules never imported here aren't compiled yet, and the guest would take long to.
                     compileall.compile_dir(packages, quiet=2, workers=0)
                     with cache.placed(target) as draft:
                         _build(prefix, draft / "image")

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 SENTINEL = 0xEE
 library = LIBRARY
-"""What the transports open; the unit tests put a model of a device here."""
+"""Opens the transports' devices; the unit tests put a model of a device here."""
 work: Callable[[], object] | None = None
-"""What makes that model work off its requests; a device does so by itself."""
+"""Makes that model work off its requests; a device does so by itself."""
 
 
 @contextlib.contextmanager
@@ -126,7 +126,7 @@ async def pair(sending: Sequence[str], receiving: Sequence[str], **options: Any)
 
 
 def software(device: str) -> bool:
-    """Whether it is SoftRoCE: such a device names the network interface under it."""
+    """True if it is SoftRoCE: such a device names the network interface under it."""
     return Path(f"/sys/class/infiniband/{device}/parent").exists()
 
 
@@ -149,7 +149,7 @@ def translation(
 
 
 def expected(moved: Translation, source: CacheRegion, nbytes: int) -> bytes:
-    """What the destination must hold afterwards, sentinels included, by the copy engine."""
+    """Return the bytes that the destination must hold afterwards, sentinels included, by the copy engine."""
     out = bytearray([SENTINEL]) * nbytes
     moved.nest.run(
         bytes(source.memory),

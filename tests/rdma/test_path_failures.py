@@ -1,4 +1,4 @@
-"""What real hardware does wrong, done for real: a typed error, no hang, and the next transfer is right."""
+"""Faults of real hardware, done for real: a typed error, no hang, and the next transfer is right."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def link(port: Port, *words: str) -> None:
 
 
 def wired(port: Port, peer: Port) -> None:
-    """What goes with a link that goes down: its route and its neighbour (see network.sh)."""
+    """Restore what goes with a link that goes down: its route and its neighbour (see network.sh)."""
     interface, table, other = {"rxa": ("va", "101", "vb"), "rxb": ("vb", "102", "va")}[port.device]
     address = Path(f"/sys/class/net/{other}/address").read_text(encoding="ascii").strip()
     for words in (

@@ -130,7 +130,7 @@ class Stage:
 
 
 def held() -> dict[str, int]:
-    """What this process holds of the kernel: RDMA objects by kind, and descriptors."""
+    """Count what this process holds of the kernel: RDMA objects by kind, and descriptors."""
     gc.collect()
     said = subprocess.run(
         ["rdma", "-j", "resource", "show"], capture_output=True, text=True, check=True, timeout=60

@@ -1,4 +1,4 @@
-"""What the cost model says of each way and what it took, in one run; printed: an emulated guest is noisy.
+"""Each way's predicted and measured time in one run; printed only: an emulated guest is noisy.
 
 The model is calibrated on half the bytes as they are, gathered, and scattered: an agent measures a card with
 itself, which says less of a wire that is made of the same processor's time.
@@ -65,7 +65,7 @@ async def test_each_way_moves_the_same_bytes_and_is_compared_with_its_prediction
 
 
 async def calibrated(rxa: Port, rxb: Port) -> Costs:
-    """What a byte, a piece and a read cost on this wire, from half the bytes; the copy's as it is here."""
+    """Costs of a byte, a piece and a read on this wire, from half the bytes; the copy's as it is here."""
     rows, tiles = layouts(layers=1)
     with path.region(rows, seed=1) as source, path.region(tiles) as destination:
         async with path.pair([rxa.device], [rxb.device]) as pair:

@@ -40,7 +40,7 @@ class Tools:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a program of the folder needs to find its libraries on the host."""
+        """Environment variables by which a program of the folder finds its libraries on the host."""
         library = str(self.folder / LIBRARIES)
         return {"LD_LIBRARY_PATH": library, "QEMU_MODULE_DIR": f"{library}/qemu"}
 

@@ -1,1 +1,1 @@
-"""What the rigs of the tests share: child processes that never outlive us, a cache, packages, progress."""
+"""Shared by the rigs of the tests: child processes that never outlive us, a cache, packages, progress."""

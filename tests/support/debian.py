@@ -29,7 +29,7 @@ MERGED = ("bin", "sbin", "lib", "lib64")
 
 
 def available() -> bool:
-    """Whether this system has apt."""
+    """True if this system has apt."""
     return bool(shutil.which("apt-get") and shutil.which("dpkg-deb"))
 
 

@@ -1,4 +1,4 @@
-"""What keeps a test from running here; each becomes a skip with its reason."""
+"""Reasons why a test can't run here; each becomes a skip that names it."""
 
 
 class MissingToolError(RuntimeError):

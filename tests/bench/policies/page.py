@@ -151,7 +151,7 @@ def _pictures(result: Result) -> Iterator[tuple[str, bytes]]:
 
 
 def files(docs: Path = DOCS) -> dict[Path, bytes]:
-    """What the page and the pictures should be, by path; all but the tables of the page is as it is."""
+    """Return the contents due to the page and the pictures, by path; the page changes in its tables only."""
     found = load(docs / RESULTS)
     before, begin, rest = (docs / PAGE).read_text(encoding="utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)

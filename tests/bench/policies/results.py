@@ -1,4 +1,4 @@
-"""What a comparison found on one traffic, as it is committed beside the page that tells it.
+"""A comparison's results on one traffic, as they are committed beside the page that tells them.
 
 Results only: of the traffic there is a rate a minute, for the pictures.
 """
@@ -77,7 +77,7 @@ class Result:
 
     @property
     def stem(self) -> str:
-        """What its files are named."""
+        """The stem of its files' names."""
         return f"{self.traffic}-{self.order.lower()}"
 
     def row(self, policy: str) -> Row | None:

@@ -41,7 +41,7 @@ class Case:
         return list(self.content.get("says", ()))
 
     def findings(self) -> list[str]:
-        """What `hawk validate` says of the object now."""
+        """Return what `hawk validate` says of the object now."""
         found = validate_manifest(self.object, shipped())
         return [f"{violation.severity}: {violation}" for violation in found]
 

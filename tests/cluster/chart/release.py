@@ -46,7 +46,7 @@ class Release:
         self.cluster.helm("uninstall", self.name, "-n", self.namespace, "--wait")
 
     def objects(self) -> list[dict[str, Any]]:
-        """What the release holds, as it was rendered."""
+        """The release's objects, as they were rendered."""
         text = self.cluster.helm("get", "manifest", self.name, "-n", self.namespace)
         return [item for item in yaml.safe_load_all(text) if item]
 

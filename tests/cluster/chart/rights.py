@@ -1,4 +1,4 @@
-"""What an account asked the API server for, against what its own rendered roles allow.
+"""An account's requests to the API server, against its own rendered roles.
 
 The comparison is by component: a right that one component lacks is not made up by another that has it. The
 audit log tells what was asked, and whether it was refused; the chart's own output tells what is granted.
@@ -18,7 +18,7 @@ OPEN = frozenset(
         ("create", "authorization.k8s.io", "selfsubjectrulesreviews"),
     }
 )
-"""What the cluster lets every account do."""
+"""Requests that the cluster allows every account."""
 
 _CSR = "certificates.k8s.io"
 IMPLIED = {
@@ -42,7 +42,7 @@ def account(namespace: str, name: str) -> str:
 
 
 def asked(events: Iterable[Mapping[str, Any]], user: str) -> set[Right]:
-    """What a user asked for about resources, refused or not; discovery and health are not resources."""
+    """A user's requests about resources, refused or not; discovery and health are not resources."""
     return {right for event in _of(events, user) for right in _rights(event)} - OPEN
 
 
@@ -56,7 +56,7 @@ def refused(events: Iterable[Mapping[str, Any]], user: str) -> list[str]:
 
 
 def granted(objects: Iterable[Mapping[str, Any]], namespace: str, name: str) -> set[Right]:
-    """What the rendered roles that are bound to one account allow."""
+    """Return the requests that the rendered roles bound to one account allow."""
     objects = list(objects)
     bound = {
         (item["roleRef"]["kind"], item["roleRef"]["name"])

@@ -84,7 +84,7 @@ def ready(own, namespace, name):
 
 
 def exercise(own, namespace, nodes, start):
-    """What pools can ask of an operator: children, a foreign target, a model of their own, a drain."""
+    """Use all that pools can ask of an operator: children, a foreign target, their own model, a drain."""
     first = start()
     config = '{"num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 64,'
     config += ' "hidden_size": 512, "intermediate_size": 1024, "vocab_size": 1000, "model_type": "llama"}'

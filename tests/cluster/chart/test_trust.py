@@ -199,7 +199,7 @@ async def test_an_unbound_token_gets_nothing(own, release, nodes, signer, tmp_pa
 
 
 async def test_the_authority_survives_the_operator(own, release, nodes, agent_kubeconfig, tmp_path):
-    """What was signed before a restart of the operator stays trusted, and its key stays the operator's."""
+    """Certificates from before a restart of the operator stay trusted, and the key stays the operator's."""
     materials = []
     for turn in range(2):
         with signing(own, release):

@@ -1,4 +1,4 @@
-"""What the chart accepts and renders, without a cluster."""
+"""The chart's values and what it renders from them, without a cluster."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Seen:
 
 @dataclass
 class Faults:
-    """What goes wrong. `refuse` gives a status code for a request, or None to let it through."""
+    """The faults to inject. `refuse` gives a status code for a request, or None to let it through."""
 
     throttled: bool = False
     retry_after: int = 5

@@ -38,7 +38,7 @@ class Running:
             return error.code, error.read().decode()
 
     def healthy(self) -> bool:
-        """Whether /healthz says so; False also before it listens."""
+        """True if /healthz says so; False also before it listens."""
         self.process.check()
         try:
             return self.ask("/healthz")[0] == 200
@@ -55,7 +55,7 @@ class Running:
         return total
 
     def leads(self) -> bool:
-        """Whether it may write and has listed the pools."""
+        """True if it may write and has listed the pools."""
         return (
             self.healthy()
             and self.metric("hawk_operator_leading") == 1
@@ -134,7 +134,7 @@ def replicas(cluster: Cluster, namespace: str, kind: str = "deployments") -> dic
 
 
 def exists(cluster: Cluster, *arguments: str) -> bool:
-    """Whether an object is there."""
+    """True if an object is there."""
     try:
         cluster.get(*arguments)
     except CommandError as error:

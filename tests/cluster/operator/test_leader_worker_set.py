@@ -117,7 +117,7 @@ class Groups:
         self.follows.report(regions=[*rest, region(self.namespace, f"{SET}-2-1", **told)])
 
     def replicas(self) -> int:
-        """What is asked for."""
+        """The replicas asked for."""
         found: int = self.cluster.get("leaderworkerset", SET, "-n", self.namespace)["spec"]["replicas"]
         return found
 
@@ -203,5 +203,5 @@ def test_a_controller_that_takes_another_group_is_reported(
 
 
 def reasons(cluster: Cluster, namespace: str) -> set[str]:
-    """What events say."""
+    """Return the events' messages."""
     return {item["reason"] for item in cluster.get("events", "-n", namespace)["items"]}

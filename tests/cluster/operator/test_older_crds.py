@@ -75,7 +75,7 @@ def test_an_operator_and_an_agent_serve_under_older_crds_and_use_the_new_ones_wh
 
 
 def rests(running: Running) -> bool:
-    """Whether five looks at pools go by without a write: what can't be stored isn't tried again."""
+    """True if five looks at pools go by without a write: what can't be stored isn't tried again."""
 
     def looks() -> float:
         return running.metric("hawk_operator_reconciles_total", kind="pool")

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.cluster
 
 
 class FakeAgent:
-    """What an agent writes: its HawkNode's status and its Lease."""
+    """Write as an agent does: its HawkNode's status and its Lease."""
 
     def __init__(self, cluster: Cluster, node: str, namespace: str) -> None:
         self.cluster, self.node, self.namespace = cluster, node, namespace
@@ -154,7 +154,7 @@ def test_agents_are_wired_proved_lost_and_wired_again(
 def test_the_status_schema_holds_every_key_that_is_written(
     cluster: Cluster, operator: StartOperator, namespace: str, agents: tuple[FakeAgent, FakeAgent]
 ) -> None:
-    """What the API server stored is what was sent: nothing was pruned."""
+    """The API server stored all that was sent: nothing was pruned."""
     left, _ = agents
     running = operator()
     mark = cluster.audit_mark()

@@ -1,4 +1,4 @@
-"""What can't work is said in a condition that names the field, and changes nothing."""
+"""Specs that can't work change nothing, and a condition names the field."""
 
 from __future__ import annotations
 

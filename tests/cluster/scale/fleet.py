@@ -92,7 +92,7 @@ def pool(index: int, interval: str, store: str) -> dict[str, Any]:
 
 
 def status(size: Size, index: int, now: str) -> dict[str, Any]:
-    """What the agent of a node says: memory of one pool, and links, filled up to the size of a real one."""
+    """A HawkNode's status as its agent writes it: memory of one pool, and links, filled up to real size."""
     name = node_name(index)
     group = ("prefill", "decode")[index // size.pools % 2]
     fingerprint = hashlib.sha256(name.encode()).hexdigest()
@@ -228,7 +228,7 @@ def store(port: int, objects: Iterable[tuple[str, dict[str, Any]]]) -> int:
 
 
 def _born(seed: str, second: str) -> dict[str, str]:
-    """What the API server adds to what is created."""
+    """Add what the API server adds to an object that is created."""
     return {"uid": str(uuid.uuid5(uuid.NAMESPACE_URL, seed)), "creationTimestamp": second}
 
 

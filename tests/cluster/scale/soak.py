@@ -35,7 +35,7 @@ NODES_FOR_PODS: Final = 100
 """Nodes on which kwok plays kubelet: the pools' pods are spread over these."""
 INTERVAL_S: Final = 15
 REST_S: Final = 60 + 2 * INTERVAL_S
-"""What came of a decision is written when a window of traffic was served by it; then nothing follows."""
+"""A decision's outcome is written when a window of traffic was served by it; then nothing follows."""
 PAGE: Final = 500
 """Objects that the operator asks for in one request."""
 CROWD: Final = 0.05
@@ -44,7 +44,7 @@ CROWD: Final = 0.05
 
 @dataclass
 class Figures:
-    """What was measured; seconds, MiB, counts. A percentile is the upper edge of a bucket."""
+    """The measurements: seconds, MiB, counts. A percentile is the upper edge of a bucket."""
 
     pools: int
     nodes: int
@@ -72,7 +72,7 @@ class Figures:
     """From the new incarnation of one agent, and from those of many, to their epochs at all their peers."""
 
     def missed(self) -> list[str]:
-        """What is not as it must be."""
+        """List what is not as it must be."""
         found = []
         if self.rss_mib >= 1024:
             found.append(f"{self.rss_mib:.0f} MiB resident, must be below 1024")

@@ -87,7 +87,7 @@ def arrivals(moment: int) -> float:
 
 
 async def answer(request: web.Request) -> web.Response:
-    """What a query's signals are now."""
+    """A query's signals now."""
     form = await request.post()
     signals = re.findall(r'"hawk_signal", "([^"]+)"', str(form["query"]))
     if any(signal in TOKENS for signal in signals):

@@ -21,7 +21,7 @@ class Engine:
         self.gauges = {"vllm:num_requests_running": 0.0, "vllm:num_requests_waiting": 0.0, kv: 0.25}
         self.broken = False
         self.underscores = False
-        """Whether names come as an exporter writes them that negotiated OpenMetrics."""
+        """True if names come as an exporter writes them that negotiated OpenMetrics."""
         self._lock = threading.Lock()
 
     def serve(self, requests: int) -> None:

@@ -1,4 +1,4 @@
-"""What the demo says while it runs and at its end: a live table, a summary, or JSON."""
+"""The demo's output while it runs and at its end: a live table, a summary, or JSON."""
 
 import json
 import time
@@ -54,7 +54,7 @@ class Report:
 
     @property
     def live(self) -> bool:
-        """Whether somebody watches the table while the demo runs."""
+        """True if somebody watches the table while the demo runs."""
         return self._live.is_started
 
     def drive(self, demo: object) -> None:
@@ -101,7 +101,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether every step passed."""
+        """True if every step passed."""
         return all(step.state == "PASS" for step in self.steps.values())
 
     def finish(self) -> None:

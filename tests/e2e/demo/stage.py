@@ -34,7 +34,7 @@ DEVICES = {"gpu-0": {"example.com/demo-gpu": "16"}, "npu-0": {"example.com/demo-
 
 @dataclass
 class Stage:
-    """What runs, and how to reach it."""
+    """The running parts, and how to reach them."""
 
     supervisor: Supervisor
     cluster: Cluster
@@ -129,7 +129,7 @@ class Stage:
         return found
 
     def table(self) -> list[str]:
-        """What `kubectl get hawkpools` prints."""
+        """Return what `kubectl get hawkpools` prints."""
         return self.cluster.kubectl("get", "hawkpools").splitlines()
 
     def play(self, mix: Mix) -> None:

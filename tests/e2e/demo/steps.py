@@ -1,4 +1,4 @@
-"""What the demo promises, step by step: each drives the stage and raises DemoError at what isn't so."""
+"""The demo's promises, step by step: each drives the stage and raises DemoError at what isn't so."""
 
 import time
 from collections.abc import Callable

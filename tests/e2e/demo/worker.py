@@ -243,7 +243,7 @@ class Worker:
 
 
 def environment() -> dict[str, str]:
-    """What the demo's processes need to import the tests package from the checkout."""
+    """Environment in which the demo's processes import the tests package from the checkout."""
     root = str(Path(__file__).parents[3])
     # One thread each: three numpy processes on two cores would only fight.
     return {

@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("--output", choices=("table", "json"), default="table")
     parser.add_argument("--transports", default="verbs", help="the agents' data path")
     arguments = parser.parse_args()
-    # What is broken from the start fails before the controls, or at them for a reason of its own.
+    # A part that is broken from the start fails before the controls, or at them for a reason of its own.
     steps = [step for step in deepcopy(STEPS) if not (arguments.broken and step.name == "controls")]
     with (
         Report(steps, as_json=arguments.output == "json") as report,

@@ -20,7 +20,7 @@ HTTP_SECONDS = 30.0
 
 @dataclass
 class Stage:
-    """What runs, and how to reach it. `devices` are by role."""
+    """The running parts, and how to reach them. `devices` are by role."""
 
     supervisor: Supervisor
     ports: Ports
@@ -59,7 +59,7 @@ class Stage:
         return self.supervisor.folder / f"{role}.sock"
 
     def verified(self, role: str) -> bool:
-        """Whether the agent's link is proved: a canary went through the real data path and came out right.
+        """True if the agent's link is proved: a canary went through the real data path and came out right.
 
         Raises OSError where the agent doesn't answer.
         """

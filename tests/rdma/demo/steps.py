@@ -1,4 +1,4 @@
-"""What this demo promises, step by step; each raises DemoError at what isn't so."""
+"""This demo's promises, step by step; each raises DemoError at what isn't so."""
 
 import time
 from collections.abc import Callable

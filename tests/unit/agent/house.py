@@ -86,7 +86,7 @@ def open_cache(
 
 
 def translated(source: Cache, destination: Cache) -> bytes:
-    """What the destination must hold, by the layouts' own reference."""
+    """Return the bytes that the destination must hold, by the layouts' own reference."""
     out = bytearray(len(destination.memory))
     compile_nest(source.layout, destination.layout).run(bytes(source.memory), out)
     return bytes(out)

@@ -1,4 +1,4 @@
-"""What a finished transfer still costs, and what strangers can't take from those who belong here."""
+"""The cost of a finished transfer, and limits on what strangers can take from those who belong here."""
 
 from __future__ import annotations
 

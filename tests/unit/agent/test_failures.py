@@ -1,4 +1,4 @@
-"""What happens when something goes wrong in the middle: one outcome on both sides, nothing kept for ever."""
+"""Failures in the middle of a transfer: one outcome on both sides, nothing kept for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent shows: its HawkNode's status, metrics, health; and what its command line refuses."""
+"""An agent's HawkNode status, metrics and health, and the refusals of its command line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ IDENTITY = peer_pb2.Identity(
 
 @dataclass
 class FakeRegion:
-    """What the status reads of a region."""
+    """The fields of a region that the status reads."""
 
     name: str
     identity: str

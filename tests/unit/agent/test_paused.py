@@ -71,7 +71,7 @@ async def settled(pid: int, wanted: int | None = None) -> int:
 
 
 def mapped(pid: int) -> bool:
-    """Whether an engine's memory is still mapped there."""
+    """True if an engine's memory is still mapped there."""
     return "/memfd:kv" in Path(f"/proc/{pid}/maps").read_text(encoding="ascii")
 
 

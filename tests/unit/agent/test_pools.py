@@ -1,4 +1,4 @@
-"""What pools ask of an agent, and what it says of memory that is being emptied."""
+"""Pools' requests to an agent, and its reports of memory that is being emptied."""
 
 from __future__ import annotations
 

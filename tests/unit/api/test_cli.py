@@ -21,7 +21,7 @@ from .pools import group, manifest
 
 @dataclass
 class Done:
-    """What a process would have left."""
+    """A process's exit status and output."""
 
     returncode: int
     stdout: str

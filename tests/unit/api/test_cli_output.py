@@ -1,4 +1,4 @@
-"""What is printed for people is what was given."""
+"""Values are printed for people as they were given."""
 
 from __future__ import annotations
 

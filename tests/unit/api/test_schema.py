@@ -95,7 +95,7 @@ def test_a_status_has_no_defaults() -> None:
 
 @pytest.mark.parametrize("status", [HawkPoolStatus, HawkNodeStatus])
 def test_every_status_key_is_in_the_schema(status: type[Model]) -> None:
-    """What the models can write is what the API server keeps."""
+    """The API server keeps every field that the models can write."""
     schema = structural_schema(status, defaults=False)
     for path, model in _models(status):
         node = dict(walk(schema))[path]
@@ -118,7 +118,7 @@ def _models(model: type[BaseModel], path: str = "") -> list[tuple[str, type[Base
 
 
 def defaulted(value: Any, schema: dict[str, Any]) -> Any:
-    """What the API server's defaulting makes of `value`: the algorithm of its documentation."""
+    """Return `value` with the API server's defaults: the algorithm of its documentation."""
     if isinstance(value, dict):
         made = dict(value)
         for name, child in schema.get("properties", {}).items():

@@ -19,7 +19,7 @@ class Kettle(ProcessSettings):
     model_config = SettingsConfigDict(env_prefix="HAWK_KETTLE_", cli_prog_name="hawk-kettle")
 
     name: str
-    """What it is called."""
+    """Its name."""
     water: Annotated[float, Field(gt=0, lt=2)] = 1.0
     """Litres."""
     cups: Annotated[int, Field(ge=1, le=8)] = 2
@@ -29,7 +29,7 @@ class Kettle(ProcessSettings):
     whistle: bool = True
     """Tell when it is done."""
     teas: NamesOption = Names(("mint", "rooibos"))
-    """What to brew."""
+    """The drink to brew."""
     steep: TimeSpanOption = TimeSpan(0.2)
     """How long."""
     limit: Annotated[int | None, Field(ge=0, le=9)] = None

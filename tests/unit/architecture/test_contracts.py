@@ -89,14 +89,14 @@ def packages() -> list[str]:
 
 
 def of_an_extension(graph: grimp.ImportGraph, module: str, imported: str) -> bool:
-    """Whether what looks like an import of a package is one of a compiled module in it."""
+    """True if what looks like an import of a package is one of a compiled module in it."""
     lines = [found["line_contents"] for found in graph.get_import_details(importer=module, imported=imported)]
     folder = path_of(ROOT, imported).parent
     return all((folder / f"{line.split(' import ')[-1].split()[0]}.pyi").exists() for line in lines)
 
 
 def circles(imports: dict[str, set[str]]) -> list[list[str]]:
-    """What is left after files that import nothing more, and files that nobody imports, are taken away."""
+    """Return the rest after files that import nothing more, and files that nobody imports, are taken away."""
     left = dict(imports)
     while True:
         imported = {one for targets in left.values() for one in targets}

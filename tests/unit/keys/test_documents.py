@@ -1,4 +1,4 @@
-"""What the page on RDMA says is so: its examples run, its numbers, names and commands are the product's."""
+"""The page on RDMA is true: its examples run, its numbers, names and commands are the product's."""
 
 import doctest
 import re

@@ -1,4 +1,4 @@
-"""What a plan of keys asks for: iterated without growing, kept where it can be, and priced."""
+"""The keys that a plan asks for: iterated without growing, kept where they can be, and priced."""
 
 import itertools
 import tracemalloc

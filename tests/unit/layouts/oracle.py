@@ -54,7 +54,7 @@ class Side:
         return self.offset + 1 + sum((self.level_size(n) - 1) * step for n, step in self.steps().items())
 
     def places(self, axis: str, indices: range) -> np.ndarray:
-        """What each index of one axis adds to an element's place."""
+        """Elements that each index of one axis adds to an element's place."""
         steps, names = self.steps(), self.names(axis)
         added = np.zeros(len(indices), np.int64)
         for k, index in enumerate(indices):
@@ -83,7 +83,7 @@ class Side:
 
 
 def translate(source: Side, destination: Side, data: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """What the destination must hold afterwards; `before` is what it held, sentinels included."""
+    """Return the bytes that the destination must hold afterwards; `before` has its bytes and sentinels."""
     after = before.copy()
     if any(source.window(axis)[0] == source.window(axis)[1] for axis in AXES):
         return after

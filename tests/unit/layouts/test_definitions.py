@@ -1,4 +1,4 @@
-"""What two agents, or an agent and a person, must read alike: digests, streams, presets, descriptions."""
+"""Definitions that agents and people must read alike: digests, streams, presets, descriptions."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""What the documents show is what happens."""
+"""The documents' examples of layouts give the results that they show."""
 
 import doctest
 from pathlib import Path

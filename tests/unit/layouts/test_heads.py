@@ -15,7 +15,7 @@ PARTS = [(4, 8, 1), (2, 4, 1), (8, 8, 16), (1, 4, 2), (8, 4, 8), (8, 2, 8), (8, 
 
 
 def shards(cache: np.ndarray, ranks: int) -> list[np.ndarray]:
-    """What each rank keeps of a [head, token, feature] cache."""
+    """Return the part of a [head, token, feature] cache that each rank keeps."""
     heads = cache.shape[0]
     cuts = [(r * heads // ranks, max(r * heads // ranks + 1, (r + 1) * heads // ranks)) for r in range(ranks)]
     return [np.ascontiguousarray(cache[start:stop]) for start, stop in cuts]

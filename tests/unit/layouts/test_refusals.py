@@ -1,4 +1,4 @@
-"""What can't be right is refused before a byte moves, with both sides' values and the remedy."""
+"""Wrong translations are refused before a byte moves, with both sides' values and the remedy."""
 
 import mmap
 from math import prod

@@ -32,7 +32,7 @@ class FakeReading:
 
 
 class FakeLibrary:
-    """What `nixl_library.Library` is to the transport."""
+    """Stands in for `nixl_library.Library`."""
 
     inboxes: ClassVar[defaultdict[str, list[bytes]]] = defaultdict(list)
     made = 0

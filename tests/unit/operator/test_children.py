@@ -1,4 +1,4 @@
-"""What is rendered for a group, and when it counts as different from what is there."""
+"""The children rendered for a group, and when they count as different from those that are there."""
 
 from __future__ import annotations
 

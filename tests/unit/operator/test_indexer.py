@@ -1,4 +1,4 @@
-"""What was last seen of many objects: a model of an API server, and words about it that come in any order."""
+"""The last state of many objects: a model of an API server, and events from it that come in any order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def body(name: str, version: int, value: int) -> dict:
 
 
 def history(steps):
-    """What an API server would say of these steps, in order, and what is there in the end."""
+    """Return an API server's events for these steps, in order, and the objects in the end."""
     there: dict[str, dict] = {}
     words, version = [], 0
     for what, name, value in steps:

@@ -1,4 +1,4 @@
-"""What came of a decision stands beside what it predicted, and is written twice, not with every look."""
+"""A decision's outcome stands beside its prediction, and is written twice, not with every look."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `hawk status` says about a pool."""
+"""`hawk status` on a pool."""
 
 from __future__ import annotations
 

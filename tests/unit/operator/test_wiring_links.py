@@ -1,4 +1,4 @@
-"""What is said of the links of a pool: how many are wanted, how many are proved, and why not the rest."""
+"""The status of a pool's links: how many are wanted, how many are proved, and why not the rest."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_a_drafter_is_priced_when_given(capsys: pytest.CaptureFixture[str], samp
 def test_the_recommended_manifest_is_valid_and_can_be_planned_again(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, sample: str, price: str
 ) -> None:
-    """What is recommended is a pool that the checks accept, and its own best."""
+    """The recommended pool passes the checks, and is its own best."""
     words = (*TRAFFIC, "--set", f"npu.pricePerHour={price}")
     found = answered(runner(capsys), "plan", "-f", sample, *words)
     code, out, _ = runner(capsys)("plan", "-f", sample, "--manifest", *words)
@@ -157,7 +157,7 @@ def test_replicas_that_a_plan_needs_are_recommended(
 
 
 class _Page(HTMLParser):
-    """What a page loads and shows."""
+    """Collects what a page loads and shows."""
 
     def __init__(self) -> None:
         super().__init__()

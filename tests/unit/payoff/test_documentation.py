@@ -1,4 +1,4 @@
-"""What the page on pay-off shows is what the program prints."""
+"""The page on pay-off shows the program's own output."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def test_a_wrong_table_is_named(tmp_path: Path) -> None:
 
 @dataclass
 class _Estimated:
-    """What AIConfigurator 0.12.0 answered for Llama 3.1 8B on one H100 with vLLM 0.24.0, in ms."""
+    """AIConfigurator 0.12.0's answers for Llama 3.1 8B on one H100 with vLLM 0.24.0, in ms."""
 
     ttft: float = 0.0
     tpot: float = 0.0

@@ -53,7 +53,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(browser: str, drawn: Path, *words: str) -> str:
-    """What the browser prints about the page."""
+    """Return what the browser prints about the page."""
     profile = drawn.parent / "profile"
     flags = [
         "--headless=new",

@@ -1,4 +1,4 @@
-"""What a network card would be asked for, against counts worked out by hand for a 70B model."""
+"""Work requests for a network card, against counts worked out by hand for a 70B model."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What measured waits teach: only what they tell, slowly, and it is forgotten."""
+"""Lessons of measured waits: slow, no more than the waits tell, and forgotten in time."""
 
 from __future__ import annotations
 

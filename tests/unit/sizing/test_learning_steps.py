@@ -1,4 +1,4 @@
-"""What the time between tokens teaches about decode: slowly, within bounds, and never from nonsense."""
+"""Lessons about decode from the time between tokens: slow, within bounds, and never from nonsense."""
 
 from __future__ import annotations
 

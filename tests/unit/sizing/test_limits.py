@@ -1,4 +1,4 @@
-"""What is left of a need within caps, ratio and budgets, and what a history says of a window."""
+"""A need cut down to caps, ratio and budgets, and the extremes of a window of history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a decision must do in situations that have gone wrong elsewhere."""
+"""Decisions in situations that have gone wrong elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an hour in bins tells: bursts, what becomes of them, trends, and what is only chance."""
+"""Bursts, their decay and trends from an hour in bins, told from chance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `collect` makes of answers, outages and nonsense."""
+"""`collect` on answers, outages and nonsense."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each state of the metrics store leads to, from its answer to the replicas.
+"""Each state of the metrics store and its consequence, from its answer to the replicas.
 
 A pool of four prefill and six decode workers, whose load needs fewer. Everything that isn't a fresh number
 must leave it alone; only real numbers may shrink it, and only when nobody is silent.

@@ -1,4 +1,4 @@
-"""What the product asks for: the living pods, all names of a metric, durations that PromQL reads."""
+"""The product's queries: the living pods, all names of a metric, durations that PromQL reads."""
 
 from __future__ import annotations
 

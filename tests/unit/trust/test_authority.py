@@ -36,7 +36,7 @@ def approved(node: str = "node-a") -> Approved:
 
 
 def trusted(bundle: bytes, leaf: bytes, node: str, now: datetime) -> bool:
-    """Whether another implementation accepts the certificate for the node's name."""
+    """True if another implementation accepts the certificate for the node's name."""
     store = Store(x509.load_pem_x509_certificates(bundle))
     verifier = PolicyBuilder().store(store).time(now).build_server_verifier(x509.DNSName(server_name(node)))
     try:

@@ -1,4 +1,4 @@
-"""What a posting moves is what the nest says, within every limit of the device, whatever the layouts."""
+"""A posting moves exactly the bytes of the nest, within every limit of the device, whatever the layouts."""
 
 from __future__ import annotations
 

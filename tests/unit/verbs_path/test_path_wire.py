@@ -1,4 +1,4 @@
-"""What a peer tells of its queue pairs and keys is checked before anything is made of it."""
+"""A peer's queue pairs and keys are checked before anything is made of them."""
 
 from __future__ import annotations
 

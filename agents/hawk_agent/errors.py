@@ -42,7 +42,7 @@ class HawkAgentError(Exception):
 
 
 class BadRequestError(HawkAgentError):
-    """What was asked can't be right."""
+    """The request itself is invalid."""
 
 
 class EngineRefusedError(BadRequestError):
@@ -118,7 +118,7 @@ class TransportTimeoutError(TransportError):
 
 
 class NotYetError(HawkAgentError):
-    """What was waited for hasn't happened yet. Nothing ended by it."""
+    """The wait ended before the event; nothing else ended with it."""
 
 
 class TransferFailedError(HawkAgentError):

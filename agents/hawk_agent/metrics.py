@@ -1,4 +1,4 @@
-"""What an agent counts. Each agent has a registry of its own, so that two can live in one process."""
+"""An agent's metrics. Each agent has a registry of its own, so that two can live in one process."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class TaskSupervisor:
         return self._take(Duty(name, work, endless=False))
 
     def problem(self) -> str:
-        """What fails for too long and isn't being done; empty when all is well."""
+        """The tasks that have failed for too long, for people; empty when all is well."""
         now = self._clock()
         for duty in self._duties:
             if duty.failing_since is None:
@@ -155,7 +155,7 @@ async def first_ended(*works: Coroutine[Any, Any, None]) -> None:
 
 
 def being_cancelled() -> bool:
-    """Whether the current task was asked to end.
+    """True if the current task was asked to end.
 
     A call of a channel that is closed underneath raises CancelledError, too, and then nobody asked for it.
     """

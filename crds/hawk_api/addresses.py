@@ -30,7 +30,7 @@ class Address(NamedTuple):
 
     @property
     def is_ipv6(self) -> bool:
-        """Whether the host is an IPv6 address."""
+        """True if the host is an IPv6 address."""
         return ":" in self.host
 
 

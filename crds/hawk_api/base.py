@@ -1,4 +1,4 @@
-"""What all API models share: strictness, spelling, and the annotations that the CRD generator reads.
+"""Shared by all API models: strictness, spelling, and the annotations that the CRD generator reads.
 
 Python attributes are snake_case, the API is camelCase; both are accepted on input, and output is always
 camelCase. Models are frozen and their lists are tuples, so a parsed object can be shared between threads,

@@ -1,4 +1,4 @@
-"""What an agent's certificate says: the words that the agent, the signer and the peers must agree on.
+"""The content of an agent's certificate: the names that the agent, the signer and the peers must agree on.
 
 The identity is in the subject alternative names alone: a URI for people and policies, which names node and
 pod, and a DNS name that TLS libraries can check. The common name is constant, because it ends at 64
@@ -15,7 +15,7 @@ SIGNER: Final = "hawkpool.dev/agent"
 COMMON_NAME: Final = "hawk-agent"
 
 USAGES: Final = ("digital signature", "server auth", "client auth")
-"""What a request asks for: each agent is a server to some peers and a client to others."""
+"""The key usages of a request: each agent is a server to some peers and a client to others."""
 
 DNS_SUFFIX: Final = "agent.hawkpool.dev"
 """Agents' DNS names end so. They are never resolved: the suffix keeps a node that is named by an IP address a

@@ -17,7 +17,7 @@ _LONGEST = 1024
 
 
 class ConditionType(StrEnum):
-    """What a HawkPool's conditions say when they are True."""
+    """The condition types of a HawkPool, by what holds when they are True."""
 
     READY = "Ready"
     """The pool serves: everything below holds that its spec asks for."""
@@ -42,7 +42,7 @@ class ConditionType(StrEnum):
 
 
 class NodeConditionType(StrEnum):
-    """What a HawkNode's conditions say when they are True."""
+    """The condition types of a HawkNode, by what holds when they are True."""
 
     READY = "Ready"
     """The agent serves engines and peers."""
@@ -66,7 +66,7 @@ class Condition(ReportModel):
     """One condition, in the form that all Kubernetes objects share."""
 
     type: Annotated[str, Field(min_length=1, max_length=64)]
-    """What it is about."""
+    """The type of the condition."""
     status: Status
     reason: Annotated[
         str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z]([A-Za-z0-9_]*[A-Za-z0-9])?$")

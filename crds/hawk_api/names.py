@@ -48,7 +48,7 @@ def label_value(text: str) -> str:
 
 
 def is_subdomain(text: str) -> bool:
-    """Whether `text` can be the name of an object: a DNS subdomain of at most 253 characters."""
+    """True if `text` can be the name of an object: a DNS subdomain of at most 253 characters."""
     return len(text) <= _NAME_LIMIT and _SUBDOMAIN.fullmatch(text) is not None
 
 

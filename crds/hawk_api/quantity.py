@@ -22,7 +22,7 @@ _NANO: Final = Decimal("1e-9")
 
 MAX_LENGTH: Final = 48
 PATTERN: Final = "^[0-9]{1,20}(\\.[0-9]{1,20})?(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?|[eE][+-]?[0-9]{1,2})$"
-"""What the API accepts in a quantity field: none of them can be negative."""
+"""A quantity as the API accepts it: never negative."""
 
 _HELP: Final = 'write a number with an optional suffix such as "8Gi", "8G", "1500m" or "0.5"'
 

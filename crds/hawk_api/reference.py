@@ -59,7 +59,8 @@ def _kind(info: KindInfo, schema: Schema) -> str:
 
 
 def _defaults(schema: Schema) -> dict[str, object]:
-    """What holds where a field is absent: its own default, or what the default of an object round it has."""
+    """The value that holds where a field is absent: its own default, or what the default of an object
+    round it has."""
     found: dict[str, object] = {}
 
     def fill(path: str, value: object) -> None:

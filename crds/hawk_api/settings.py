@@ -67,11 +67,12 @@ TimeSpanOption = Annotated[TimeSpan, PlainValidator(TimeSpan.parse)]
 
 
 _NONE = "\0"
-"""What an argument would have to be to stand for None: no argument can, so a node may be named null."""
+"""The text that would stand for None: no argument can be it, so a node may be named null."""
 
 
 class ProcessSettings(BaseSettings):
-    """What a process is told from outside. Subclasses set the prefix and the name of the program."""
+    """A process's settings, by flags and environment variables. Subclasses set the prefix and the name of
+    the program."""
 
     model_config = SettingsConfigDict(
         frozen=True,

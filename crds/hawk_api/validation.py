@@ -61,7 +61,7 @@ def parse_manifests(obj: Mapping[str, Any]) -> Resource:
 
 
 def _kind(obj: object) -> Violation | None:
-    """What keeps the object from being checked at all."""
+    """The problems that keep the object from being checked at all."""
     if not isinstance(obj, dict):
         return error("(document)", f"is {type(obj).__name__} and not an object; give a manifest")
     kind = obj.get("kind")
@@ -71,7 +71,7 @@ def _kind(obj: object) -> Violation | None:
 
 
 def _head(obj: Mapping[str, Any]) -> Iterator[Violation]:
-    """What is wrong with the version and the name, where the models don't say it."""
+    """Problems of the version and the name that the models don't report."""
     if obj.get("apiVersion") != API_VERSION:
         yield error("apiVersion", f"{obj.get('apiVersion')!r} is not served; write {API_VERSION}")
     if "metadata" not in obj:

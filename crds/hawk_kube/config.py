@@ -217,7 +217,7 @@ def _is_address(server: str) -> bool:
 
 
 def _here(server: str) -> bool:
-    """Whether an address is this machine's own, as Go's clients judge it."""
+    """True if an address is this machine's own, as Go's clients judge it."""
     host = urlsplit(server).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

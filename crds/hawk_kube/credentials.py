@@ -54,7 +54,7 @@ class Credentials(Protocol):
 
 
 class Fixed:
-    """What a kubeconfig itself holds."""
+    """Credentials that a kubeconfig itself holds."""
 
     def __init__(self, login: Login) -> None:
         self._login = login

@@ -1,4 +1,4 @@
-"""What calls to the Kubernetes API can end with, in Kubernetes' own words where it gave some.
+"""Errors of calls to the Kubernetes API, in Kubernetes' own words where it gave some.
 
 ```text
 KubeError

@@ -55,7 +55,7 @@ class Connection:
 
     @property
     def alive(self) -> bool:
-        """Whether the agent still is at the other end; once False, it stays so."""
+        """True if the agent still is at the other end; once False, it stays so."""
         with self._lock:
             return self._gone is None
 

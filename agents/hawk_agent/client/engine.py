@@ -1,4 +1,4 @@
-"""What an engine does with its agent: register, reserve and wait (decode side), push (prefill side)."""
+"""The engine's side of its agent: register, reserve and wait (decode side), push (prefill side)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class TransferResult:
 
     @property
     def may_resend(self) -> bool:
-        """Whether the same KV, still in the source's blocks, may be pushed again with a new ticket."""
+        """True if the same KV, still in the source's blocks, may be pushed again with a new ticket."""
         return self.outcome.may_resend
 
     def check(self) -> Self:
@@ -92,7 +92,7 @@ class LeaseHandle:
     id: int
     ticket: bytes
     on_failure: str = ""
-    """What the pool asks for when the transfer fails: Resend, Recompute or Fail; empty where it isn't
+    """The pool's action when the transfer fails: Resend, Recompute or Fail; empty where it isn't
     known."""
 
 
@@ -157,7 +157,7 @@ class AgentClient:
 
     @property
     def alive(self) -> bool:
-        """Whether the agent still is there. Once False, connect anew: a restarted agent is another epoch."""
+        """True if the agent still is there. Once False, connect anew: a restarted agent is another epoch."""
         return self._connection.alive
 
     def close(self) -> None:
@@ -356,7 +356,7 @@ def _result(ended: engine_pb2.Ended) -> TransferResult:
 
 
 def _told(name: str, given: str | None) -> str:
-    """What the caller said, else what the worker's environment says."""
+    """The caller's value, else the one in the worker's environment."""
     variable = f"HAWK_{name.upper()}"
     value = os.environ.get(variable) if given is None else given
     if value is None:

@@ -25,7 +25,7 @@ BUNDLE_KEY: Final = "ca.crt"
 
 @dataclass(frozen=True)
 class SigningReply:
-    """What became of a request: neither yet, a certificate (PEM), or a refusal with its message."""
+    """The state of a request: neither yet, a certificate (PEM), or a refusal with its message."""
 
     certificate: bytes = b""
     refusal: str = ""
@@ -33,7 +33,7 @@ class SigningReply:
 
 @dataclass(frozen=True)
 class Bound:
-    """What the agent's token is bound to; "" where it isn't."""
+    """The pod and node that the agent's token is bound to; "" where it is bound to none."""
 
     node: str
     pod_uid: str
@@ -50,7 +50,7 @@ class Cluster:
         self._config_map = config_map
 
     async def whoami(self) -> Bound:
-        """What the API server reads from our token."""
+        """Read our token as the API server does."""
         review = await self._kube.call(self._kube.client.review, SUBJECT_REVIEW, {})
         extra = review.get("userInfo", {}).get("extra") or {}
         return Bound(_one(extra, NODE_NAME_EXTRA), _one(extra, POD_UID_EXTRA))
@@ -69,7 +69,7 @@ class Cluster:
         return str(made["metadata"]["name"])
 
     async def answer(self, name: str) -> SigningReply:
-        """What became of the request of that name."""
+        """The present state of the request of that name."""
         item = await self._kube.call(self._kube.client.get, CERTIFICATE_REQUEST, name)
         status = item.get("status") or {}
         for condition in status.get("conditions") or []:

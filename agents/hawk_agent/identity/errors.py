@@ -1,4 +1,4 @@
-"""What can go wrong with an identity."""
+"""Errors of an agent's identity."""
 
 from __future__ import annotations
 

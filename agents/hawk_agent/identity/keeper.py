@@ -45,16 +45,16 @@ class Api(Protocol):
     """The part of `hawk_agent.identity.Cluster` that is used here."""
 
     async def whoami(self) -> Bound:
-        """What our token is bound to."""
+        """The pod and node that our token is bound to."""
 
     async def submit(self, request: bytes) -> str:
         """Hand in a request; its name."""
 
     async def answer(self, name: str) -> SigningReply:
-        """What became of it."""
+        """The request's state."""
 
     async def authorities(self) -> bytes:
-        """What is trusted."""
+        """The trusted certificates (PEM)."""
 
 
 async def ensure_identity(
@@ -128,7 +128,7 @@ async def _bound(api: Api, node: str) -> Bound:
 
 
 def _usable(files: Files, bound: Bound, now: float) -> bool:
-    """Whether the files hold what peers accept, and it isn't time to renew."""
+    """True if the files hold what peers accept, and it isn't time to renew."""
     if not files.certificate.exists():
         return False
     try:

@@ -51,7 +51,7 @@ class Material:
         return x509.load_pem_x509_certificate(self.certificate)
 
     def fits(self) -> bool:
-        """Whether the key is the certificate's; False too when either is unreadable."""
+        """True if the key is the certificate's; False too when either is unreadable."""
         try:
             key = serialization.load_pem_private_key(self.key, password=None)
             return key.public_key() == self.leaf.public_key()

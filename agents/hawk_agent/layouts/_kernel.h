@@ -1,4 +1,4 @@
-/* What the kernel's parts share: a nest's programs in memory, and the paths that run them. */
+/* Shared by the kernel's parts: a nest's programs in memory, and the paths that run them. */
 #ifndef HAWK_KERNEL_H
 #define HAWK_KERNEL_H
 
@@ -30,7 +30,7 @@ typedef struct {
     int64_t run_source, run_destination, run_logical;
 } Block;
 
-/* What to fetch while a block moves: the next block's cache lines, in the order of their addresses. */
+/* Prefetched while a block moves: the next block's cache lines, in the order of their addresses. */
 typedef struct {
     const uint8_t *base;
     const int32_t *lines; /* one for each 64 bytes of a block; NULL fetches nothing */

@@ -143,7 +143,7 @@ TARGET static inline void NAME(row)(const Block *b, const uint8_t *from, uint8_t
 }
 
 #ifdef lo16
-/* What is left of a matrix where squares don't fit. */
+/* The rest of a matrix, where squares don't fit. */
 TARGET static void NAME(elements)(const Block *b, const uint8_t *source, uint8_t *to)
 {
     for (int64_t i = 0; i < b->rows; i++)

@@ -89,7 +89,7 @@ static uint64_t hash_joined(const Joined *j, int64_t piece, const uint8_t *sourc
     return sum;
 }
 
-/* Whether a block is a matrix of elements, contiguous down its columns at the source and along its rows at the
+/* True if a block is a matrix of elements, contiguous down its columns at the source and along its rows at the
  * destination, small enough for the stage. */
 static inline int transposes(const Block *b)
 {

@@ -57,7 +57,7 @@ static const char *make_side(Side *side, const Py_buffer *buffer, const Py_buffe
     return NULL;
 }
 
-/* Whether every run of a program lies inside the side, for any values up to the table's highest. */
+/* True if every run of a program lies inside the side, for any values up to the table's highest. */
 static const char *check_side(const Program *program, const Side *side, int destination)
 {
     __int128 last = destination ? program->destination : program->source;

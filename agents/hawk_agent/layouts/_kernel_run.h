@@ -12,7 +12,7 @@ typedef struct {
 
 static int stepless(const Loop *loop) { return !loop->source_step && !loop->destination_step; }
 
-/* Whether a loop is one of the block's, as `start_walk` takes them. */
+/* True if a loop is one of the block's, as `start_walk` takes them. */
 static int in_block(const Program *p, int loop)
 {
     for (int i = loop; i < (int)p->loops; i++)
@@ -162,7 +162,7 @@ static void start_scout(Scout *scout, const Walk *walk, const Block *block)
         scout->going = next_block(&scout->walk);
 }
 
-/* What to fetch while the next block moves. */
+/* Prefetched while the next block moves. */
 static Ahead look_ahead(Scout *scout)
 {
     if (!scout->going || !(scout->going = next_block(&scout->walk)))

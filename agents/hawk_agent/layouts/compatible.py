@@ -1,4 +1,4 @@
-"""What two layouts must share, as a chain of pure checks.
+"""Compatibility of two layouts, as a chain of pure checks.
 
 A translation moves whole elements to another place. It can change order, tiles and pages; it can't
 change a value, invent a head or drop a layer. The same chain serves the compiler, the handshake

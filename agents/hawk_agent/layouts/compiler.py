@@ -155,6 +155,6 @@ def unit(source: Layout, destination: Layout) -> int:
 
 
 def _contiguous(side: Layout) -> bool:
-    """Whether neighbouring features are neighbours in memory."""
+    """True if neighbouring features are neighbours in memory."""
     finest = next((digit for digit in side.levels("d") if digit.size > 1), None)
     return finest is None or finest.stride == 1

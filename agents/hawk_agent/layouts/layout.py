@@ -210,7 +210,7 @@ class Layout:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """What `parse` needs beside the notation and the element type to make this layout again."""
+        """The sizes from which `parse`, with the notation and the element type, makes this layout again."""
         axes = {a: self.extent(a).size for a in AXES if self.levels(a)}
         fixed = zip(self.notation.terms, self.digits, strict=True)
         return axes | {

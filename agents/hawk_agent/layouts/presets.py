@@ -65,7 +65,7 @@ def preset_layout(name: str) -> Preset:
 
 
 def unknown_preset_message(name: str) -> str:
-    """What to say about a name that isn't a preset's: the nearest, and all."""
+    """The message for a name that is no preset's: the nearest one, and all."""
     near = difflib.get_close_matches(name.lower(), PRESETS, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}? Use" if near else "use"
     return f"unknown layout {name!r}; {hint} one of {', '.join(PRESETS)}"

@@ -1,4 +1,4 @@
-"""What a nest does to memory: its programs made ready once, and run on checked buffers.
+"""Running a nest on memory: its programs are prepared once, and run on checked buffers.
 
 `Nest` documents each of these; its methods of the same names call them.
 """

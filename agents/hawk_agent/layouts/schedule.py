@@ -45,7 +45,7 @@ def schedule_chunks(
 
 
 def _joined(program: Program, unit: int) -> bool:
-    """Whether no loop outside the block joins pieces of a unit."""
+    """True if no loop outside the block joins pieces of a unit."""
     inside = next((k for k, loop in enumerate(reversed(program.loops[-2:])) if _steps(loop)), 2)
     outside = program.loops[: max(0, len(program.loops) - inside)]
     return program.run >= unit or all(loop.logical != program.run for loop in outside)

@@ -96,7 +96,7 @@ def reopen_read_only(descriptor: int) -> int:
 
 
 def is_eventfd(descriptor: int) -> bool:
-    """Whether a descriptor is an eventfd."""
+    """True if a descriptor is an eventfd."""
     try:
         return str(Path(f"/proc/self/fd/{descriptor}").readlink()) == "anon_inode:[eventfd]"
     except OSError:

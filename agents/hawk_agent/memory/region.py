@@ -47,11 +47,11 @@ class CacheRegion:
     users: int = 0
     retired: bool = False
     closing: list[Callable[[], None]] = field(default_factory=list)
-    """What lets go of the memory before it is unmapped, such as a data path's registration."""
+    """Called before the memory is unmapped, such as to end a data path's registration."""
 
     @property
     def key(self) -> RegionKey:
-        """What tells it from every other region of the agent."""
+        """Its identity among the agent's regions."""
         return RegionKey(self.pool, self.worker, self.name)
 
     @property
@@ -60,7 +60,7 @@ class CacheRegion:
         return len(self.memory)
 
     def is_memory(self, descriptor: int) -> bool:
-        """Whether a descriptor is of this region's memory."""
+        """True if a descriptor is of this region's memory."""
         one, other = os.fstat(descriptor), os.fstat(self.descriptor)
         return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 
@@ -90,7 +90,7 @@ class CacheRegion:
 
 
 def _map(descriptor: int, nbytes: int, label: str) -> mmap.mmap:
-    """What a layout needs of an engine's memory, checked and mapped. RegionError says what is wrong."""
+    """Check and map the part of an engine's memory that a layout needs. Raises RegionError."""
     mapping.check_descriptor(descriptor, nbytes, label)
     mapping.require_pages(descriptor, nbytes, label)
     return mapping.map_memory(descriptor, nbytes, writable=True, label=label)

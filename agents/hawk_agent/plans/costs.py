@@ -1,4 +1,4 @@
-"""What each thing a path does costs, and how that is found out."""
+"""Costs of a path's operations, and how they are measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a network card is asked to do if it gathers or scatters a nest's pieces itself.
+"""Counts of the work requests by which a network card gathers or scatters a nest's pieces itself.
 
 A write gathers a list of local pieces into one contiguous remote range; a read scatters one contiguous
 remote range into a list of local pieces. So a translated write is one work request for each run that

@@ -23,7 +23,7 @@ _OCTOWORD = 16
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """What it takes to keep the keys of a plan.
+    """The cost of keeping a plan's keys.
 
     Attributes:
         source, destination: keys to hold for all transfers of the two regions.
@@ -45,7 +45,7 @@ class Keeping:
 
 
 def keeping(nest: Nest, plan: KeyPlan, limits: RequestLimits) -> Keeping:
-    """What to hold so that a plan's keys are made once and not for each transfer."""
+    """Make the object that keeps a plan's keys, so that they are made once and not for each transfer."""
     kept, moving, nbytes = [0, 0], 0, 0
     for part in plan.parts:
         for side, layout in ((SOURCE, nest.source), (DESTINATION, nest.destination)):

@@ -395,7 +395,7 @@ class Reserved(_message.Message):
     lease: _builtins.int
     ticket: _builtins.bytes
     on_failure: _builtins.str
-    """What the pool asks for when the transfer fails: Resend, Recompute or Fail; empty where it isn't known."""
+    """The pool's action when the transfer fails: Resend, Recompute or Fail; empty where it isn't known."""
     def __init__(
         self,
         *,

@@ -52,7 +52,7 @@ class Decoder:
 
     @property
     def pending(self) -> bool:
-        """Whether an unfinished frame waits for more."""
+        """True if an unfinished frame waits for more."""
         return bool(self._buffer)
 
 

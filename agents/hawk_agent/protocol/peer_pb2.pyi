@@ -471,7 +471,7 @@ class VerbsAnswer(_message.Message):
     SLOT_FIELD_NUMBER: _builtins.int
     GENERATION_FIELD_NUMBER: _builtins.int
     slot: _builtins.int
-    """What each immediate of this transfer begins with."""
+    """The upper bits of each immediate of this transfer."""
     generation: _builtins.int
     @_builtins.property
     def rails(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rail]:
@@ -852,7 +852,7 @@ class DeclineRequest(_message.Message):
     token: _builtins.bytes
     reason: _builtins.str
     outcome: _common_pb2.Outcome.ValueType
-    """What the lease ends with unless it has ended already; aborted by the sender without."""
+    """The outcome with which the lease ends unless it has ended already; without it, aborted by the sender."""
     def __init__(
         self,
         *,

@@ -91,7 +91,7 @@ class PeerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Inquire(self, request, context):
-        """What became of a lease? Asked when a grace ends.
+        """Ask for the outcome of a lease, when a grace ends.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

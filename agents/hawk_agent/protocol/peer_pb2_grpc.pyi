@@ -38,7 +38,7 @@ class PeerStub:
     Transfer: _grpc.StreamStreamMultiCallable[_peer_pb2.FromSender, _peer_pb2.FromReceiver]
     """One transfer, from the ticket to the acknowledgement. The end of the stream is the end of access."""
     Inquire: _grpc.UnaryUnaryMultiCallable[_peer_pb2.InquireRequest, _peer_pb2.InquireReply]
-    """What became of a lease? Asked when a grace ends."""
+    """Ask for the outcome of a lease, when a grace ends."""
     Canary: _grpc.UnaryUnaryMultiCallable[_peer_pb2.CanaryRequest, _peer_pb2.CanaryReply]
     """A scratch lease for a proof through the real data path."""
     Decline: _grpc.UnaryUnaryMultiCallable[_peer_pb2.DeclineRequest, _peer_pb2.DeclineReply]
@@ -54,7 +54,7 @@ class PeerAsyncStub(PeerStub):
     Transfer: _aio.StreamStreamMultiCallable[_peer_pb2.FromSender, _peer_pb2.FromReceiver]  # type: ignore[assignment]
     """One transfer, from the ticket to the acknowledgement. The end of the stream is the end of access."""
     Inquire: _aio.UnaryUnaryMultiCallable[_peer_pb2.InquireRequest, _peer_pb2.InquireReply]  # type: ignore[assignment]
-    """What became of a lease? Asked when a grace ends."""
+    """Ask for the outcome of a lease, when a grace ends."""
     Canary: _aio.UnaryUnaryMultiCallable[_peer_pb2.CanaryRequest, _peer_pb2.CanaryReply]  # type: ignore[assignment]
     """A scratch lease for a proof through the real data path."""
     Decline: _aio.UnaryUnaryMultiCallable[_peer_pb2.DeclineRequest, _peer_pb2.DeclineReply]  # type: ignore[assignment]
@@ -91,7 +91,7 @@ class PeerServicer(metaclass=_abc_1.ABCMeta):
         request: _peer_pb2.InquireRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_peer_pb2.InquireReply, _abc.Awaitable[_peer_pb2.InquireReply]]:
-        """What became of a lease? Asked when a grace ends."""
+        """Ask for the outcome of a lease, when a grace ends."""
 
     @_abc_1.abstractmethod
     def Canary(

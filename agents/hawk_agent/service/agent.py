@@ -86,7 +86,7 @@ class NodeAgent:
         self.unused: dict[str, str] = {}
         """Allowed data paths that couldn't be opened, with the reason."""
         self.pools = PoolTable()
-        """What pools ask for; set from outside."""
+        """The pools' settings; set from outside."""
         self.usage = Usage()
         self.on_change: Callable[[], None] = lambda: None
         self._pools = [

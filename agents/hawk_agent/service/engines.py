@@ -196,7 +196,7 @@ class EngineConnection:
 
     @property
     def greeted(self) -> bool:
-        """Whether it has said who it is."""
+        """True if it has said who it is."""
         return self._requests.greeted
 
     def hang_up(self) -> None:

@@ -1,4 +1,4 @@
-"""Whether two agents can work together. Pure: facts of both sides in, reasons with both values out."""
+"""Compatibility of two agents. Pure: facts of both sides in, reasons with both values out."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _pair(our: peer_pb2.Region, their: peer_pb2.Region) -> HandshakeProblem | No
 
 
 def _comparable(left: Layout, right: Layout) -> tuple[Layout, Layout]:
-    """What two regions must share, whatever a request uses of them.
+    """The properties that two regions must share, whatever a request uses of them.
 
     Tokens and batch slots are a region's own capacity. Heads may differ by a whole factor: that is tensor
     parallelism, and each transfer names its window of heads.

@@ -54,7 +54,7 @@ REFUSED_RESTS = Backoff(5.0, 5.0)
 
 
 class LinkState(Enum):
-    """What a link is."""
+    """The states of a link."""
 
     DOWN = "down"
     UP = "up"
@@ -64,7 +64,7 @@ class LinkState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LinkFacts:
-    """What the rest of the agent may know of a link at one moment."""
+    """A link at one moment, as the rest of the agent sees it."""
 
     node: str
     address: str
@@ -372,5 +372,5 @@ class PeerLinks:
 
 
 def _same(one: PeerAddress, other: PeerAddress | None) -> bool:
-    """Whether two wishes mean one link. A new epoch of the operator's is no reason to drop what is proved."""
+    """True if two wishes mean one link. A new epoch of the operator's is no reason to drop what is proved."""
     return other is not None and (one.address, one.node) == (other.address, other.node)

@@ -1,4 +1,4 @@
-"""What this agent answers to its peers."""
+"""This agent's answers to its peers."""
 
 from __future__ import annotations
 

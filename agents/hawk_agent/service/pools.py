@@ -1,4 +1,4 @@
-"""What pools ask of this agent, as its HawkNode's spec says, and whether drained memory is in use."""
+"""The pools' settings in this agent's HawkNode spec, and whether drained memory is still in use."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ NOTHING: Final = ReservationDefaults()
 
 
 class PoolTable:
-    """What each pool asks for, by namespace/name; replaced as a whole when the HawkNode's spec changes."""
+    """Each pool's settings, by namespace/name; replaced as a whole when the HawkNode's spec changes."""
 
     def __init__(self) -> None:
         self.terms: Mapping[str, ReservationDefaults] = {}

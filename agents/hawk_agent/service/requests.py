@@ -1,4 +1,4 @@
-"""What one engine may ask, and what is its own: its regions, its leases, its transfers."""
+"""One engine's requests, and its own regions, leases and transfers."""
 
 from __future__ import annotations
 

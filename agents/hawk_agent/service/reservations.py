@@ -54,7 +54,7 @@ class Reservations:
         )
 
     def ticket(self, held: HeldLease) -> engine_pb2.Ticket:
-        """What the prefill side needs to fill a lease."""
+        """The ticket by which the prefill side fills a lease."""
         terms = held.lease.terms
         return engine_pb2.Ticket(
             node=self._identity.node,
@@ -75,7 +75,7 @@ class Reservations:
         )
 
     def on_failure(self, held: HeldLease) -> str:
-        """What the pool wants of a request whose transfer failed; empty where it doesn't say."""
+        """The pool's action for a request whose transfer failed; empty where it sets none."""
         return self._pools.get(held.region.pool).on_failure
 
     def of(self, lease: int, owner: object) -> LeaseRecord:

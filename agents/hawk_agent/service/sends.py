@@ -33,7 +33,7 @@ MAX_SENDING = 1024
 
 
 class Outbound:
-    """What every transfer from this node shares: data paths, threads that hash, and `at_once`, the chunks
+    """Shared by every transfer from this node: data paths, threads that hash, and `at_once`, the chunks
     under way at one moment."""
 
     def __init__(

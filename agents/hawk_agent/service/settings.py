@@ -75,7 +75,7 @@ class AgentSettings(ProcessSettings):
     socket_mode: Annotated[FileMode, PlainValidator(FileMode.parse)] = FileMode(0o660)
     """Permissions of that socket, in octal."""
     engine_auth: Literal["token", "none"] = "none"
-    """Whether engines must show a token that is bound to their pod."""
+    """True if engines must show a token that is bound to their pod."""
     listen: Address = "0.0.0.0:7400"
     """host:port for peers; port 0 takes a free one."""
     data_port: Port = 0

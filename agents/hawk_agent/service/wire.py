@@ -39,7 +39,7 @@ CLIENT_OPTIONS: Final = (
 
 
 def _mark(files: Files) -> tuple[tuple[int, int], ...]:
-    """What changes when a file is replaced."""
+    """A file's identity, which changes when the file is replaced."""
     statuses = [path.stat() for path in (files.certificate, files.key, files.authority)]
     return tuple((status.st_ino, status.st_mtime_ns) for status in statuses)
 

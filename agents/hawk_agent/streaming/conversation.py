@@ -56,7 +56,7 @@ class LeavingError(HawkAgentError):
         super().__init__(message)
         self.outcome = outcome
         self.wait = wait
-        """Whether the receiver's last word is waited for."""
+        """True if the receiver's last word is waited for."""
 
 
 class Conversation:

@@ -1,4 +1,4 @@
-"""What a sender asks about its lease beside the conversation, over the link as it is at that moment.
+"""A sender's questions about its lease, beside the conversation, over the link as it is at that moment.
 
 A conversation ends with its connection; the lease at the receiver doesn't. While the receiver is the same
 incarnation it knows how the lease stands, or how it ended, and the link that carried the conversation may

@@ -1,4 +1,4 @@
-"""What is to be sent, checked before anything is: the plan, the events, the limits."""
+"""A send job, checked before anything is sent: the plan, the events, the limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SendJob:
-    """What is to be sent. Owns the event descriptors."""
+    """One push of an engine. Owns the event descriptors."""
 
     def __init__(
         self,

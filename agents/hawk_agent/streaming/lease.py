@@ -38,7 +38,7 @@ class LeaseState(Enum):
 
     @property
     def ended(self) -> bool:
-        """Whether the outcome is decided."""
+        """True if the outcome is decided."""
         return self in _ENDED
 
 
@@ -85,7 +85,7 @@ class Lease:
 
     @property
     def reusable(self) -> bool:
-        """Whether the blocks may be handed out again: the outcome is decided and remote access has ended."""
+        """True if the blocks may be handed out again: the outcome is decided and remote access has ended."""
         return self.outcome is not None and not self.access
 
 
@@ -159,12 +159,12 @@ def extend(lease: Lease, now: float) -> Lease:
 
 
 def due(lease: Lease, now: float) -> bool:
-    """Whether somebody has to look: expire a grant or a stall, or ask after a grace."""
+    """True if somebody has to look: expire a grant or a stall, or ask after a grace."""
     return not lease.state.ended and now >= lease.deadline
 
 
 def tick(lease: Lease, now: float, slack: float = 0.0) -> Lease:
-    """What time alone does. A complete lease is held until maxGrace and `slack` have gone by.
+    """Apply the passing of time. A complete lease is held until maxGrace and `slack` have gone by.
 
     The sender asks after each grace and ends the lease itself; the receiver's tick is the backstop for a
     sender that vanished, so it gets a slack to let the sender's own end arrive first.

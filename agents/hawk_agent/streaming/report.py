@@ -1,4 +1,4 @@
-"""What a finished transfer tells: to its engine, to metrics, to logs."""
+"""Reporting a finished transfer: to its engine, to metrics, to logs."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ class Outgoing:
 
     @property
     def _sealed(self) -> bool:
-        """Whether the receiver may have a success to tell: it may have heard that every byte is right."""
+        """True if the receiver may have a success to tell: it may have heard that every byte is right."""
         return self._progress.complete and self._lease.state is not leases.LeaseState.GRANTED
 
     async def _leave(self, leaving: LeavingError) -> LastWordError | None:

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class SendSource:
-    """What one transfer reads. Owns the use of the region and the job's events until it is closed."""
+    """The source of one transfer. Owns the use of the region and the job's events until it is closed."""
 
     def __init__(
         self,

@@ -94,7 +94,7 @@ class HeldLease:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EndedLease:
-    """What is kept of a lease whose blocks were handed back: enough for late questions."""
+    """The remains of a lease whose blocks were handed back: enough to answer late questions."""
 
     id: int
     generation: int

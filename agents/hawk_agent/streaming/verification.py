@@ -1,4 +1,4 @@
-"""What a chunk's digest covers, how it travels, and what is said when two differ."""
+"""Digests of chunks: what they cover, how they travel, and the message when two differ."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ is what `Always` is for. The key picks the stripes, anew each transfer.
 
 
 def sample_of(verify: common_pb2.Verify.ValueType) -> int:
-    """What the digest's `sample` is for a way to verify; 0 means none."""
+    """The digest's `sample` for a way to verify; 0 means none."""
     return {common_pb2.VERIFY_OFF: 0, common_pb2.VERIFY_SAMPLED: SAMPLE}.get(verify, 1)
 
 
@@ -29,7 +29,7 @@ def digest_bytes(digest: int) -> bytes:
 
 
 def mismatch(chunk: Chunk, source: bytes, destination: int) -> str:
-    """What a differing digest is reported as."""
+    """The report of a digest that differs."""
     layers = f"{chunk.first} to {chunk.first + chunk.count - 1}"
     return (
         f"chunk {chunk.index} (layers {layers}): the source has digest {source.hex() or 'none'}, "

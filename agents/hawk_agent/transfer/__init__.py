@@ -1,1 +1,1 @@
-"""What streaming and the transports share: chunks, translations, outcomes, and a transport's interface."""
+"""Shared by streaming and the transports: chunks, translations, outcomes, and a transport's interface."""

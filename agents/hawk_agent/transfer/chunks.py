@@ -56,7 +56,7 @@ class ChunkArrival:
 
 @dataclass(slots=True)
 class ChunkProgress:
-    """What has arrived of a plan. Arrivals that come again are ignored; an index outside the plan is
+    """The arrived chunks of a plan. Arrivals that come again are ignored; an index outside the plan is
     refused."""
 
     chunks: tuple[Chunk, ...]
@@ -73,7 +73,7 @@ class ChunkProgress:
 
     @property
     def complete(self) -> bool:
-        """Whether every chunk is there."""
+        """True if every chunk is there."""
         return len(self.arrivals) == len(self.chunks)
 
     @property

@@ -50,13 +50,13 @@ class TransferOutcome(IntEnum):
 
     @property
     def may_resend(self) -> bool:
-        """Whether sending the same KV again, with a new ticket, can help. The source is still held by its
+        """True if sending the same KV again, with a new ticket, can help. The source is still held by its
         engine."""
         return self in _RESEND
 
     @property
     def revokes(self) -> bool:
-        """Whether the sender, by it, takes a complete transfer back: the request is over, or the time in
+        """True if the sender, by it, takes a complete transfer back: the request is over, or the time in
         which it had to be used. Whatever else happens to the sender, what is complete stays complete."""
         return self in {TransferOutcome.ABORTED_BY_SENDER, TransferOutcome.EXPIRED}
 

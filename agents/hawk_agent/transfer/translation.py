@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Selection:
-    """What one request uses of a region: the layout with its windows, and the block table of a paged
+    """One request's part of a region: the layout with its windows, and the block table of a paged
     layout."""
 
     layout: Layout
@@ -48,7 +48,8 @@ class Selection:
 
     @property
     def claims(self) -> tuple[int, ...]:
-        """What a lease on it holds: its pages, its slots of the batch axis, or the whole region."""
+        """The units that a lease on it claims: its pages, its slots of the batch axis, or the whole
+        region."""
         if self.layout.table:
             return self.blocks
         batch = self.layout.extent("b")
@@ -121,7 +122,8 @@ def layout_to_wire(layout: Layout) -> common_pb2.Layout:
 
 
 def select_extent(layout: Layout, windows: Iterable[common_pb2.Window], blocks: Sequence[int]) -> Selection:
-    """What a request uses of a region; BadRequestError when the block table doesn't fit the layout and its
+    """Make one request's part of a region; BadRequestError when the block table doesn't fit the layout and
+    its
     windows."""
     narrowed = narrow_layout(layout, windows)
     table = narrowed.table
@@ -198,7 +200,8 @@ class Translation:
     def unpacker(
         self, chunk: Chunk, destination: Buffer, *, source_order: bool = False
     ) -> Callable[[object, int, int], None]:
-        """What places (piece, start, stop) of a chunk: as `pack` made it, or as it stood in the source."""
+        """Place the range (piece, start, stop) of a chunk: as `pack` made it, or as it stood in the
+        source."""
         return self._of(chunk).unpacker(destination, destination_blocks=self._to, source_order=source_order)
 
     def pad(self, chunk: Chunk, destination: Buffer) -> None:

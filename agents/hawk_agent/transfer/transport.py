@@ -1,4 +1,4 @@
-"""What a transport is: two ends, and what their words promise.
+"""The interface of a transport: two ends, and the promises of their methods.
 
 A transfer asks the *sender's* agent for a source end and an offer, carries the offer to the *receiver's*
 agent over the authenticated channel, and gets a destination end and an answer. Then, chunk by chunk and in
@@ -52,7 +52,7 @@ class RailFacts:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What the cost model says of a transfer before it begins; compared with what was measured."""
+    """The cost model's prediction for a transfer, which is compared with the measured time."""
 
     strategy: str
     seconds: float
@@ -60,7 +60,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class TransportContext:
-    """What an agent gives a transport to work with. The threads are shared by all of its transports."""
+    """The agent's resources for a transport. The threads are shared by all of its transports."""
 
     sending: ThreadPoolExecutor
     """Threads for what is sent; kept apart from receiving ones, which may wait for another agent's."""

@@ -31,7 +31,7 @@ class CopyWork:
 
     @property
     def stopped(self) -> bool:
-        """What a thread asks between two pieces."""
+        """Asked by a thread between two pieces."""
         return self._stop.is_set()
 
     async def run(self, function: Callable[[], T]) -> T:

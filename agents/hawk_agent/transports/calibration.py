@@ -1,4 +1,4 @@
-"""What moving bytes costs on this machine, measured once a process: about 60 ms."""
+"""The cost of moving bytes on this machine, measured once a process in about 60 ms."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class Nixl(Transport):
         await asyncio.to_thread(self._regions.of, region)
 
     def offer(self, translation: Translation, source: CacheRegion) -> tuple[peer_pb2.Offer, SourceEnd]:
-        """What opens the source to the receiver.
+        """The source, opened to the receiver.
 
         A scratch region, whose content doesn't change any more, is offered from a buffer: peers would keep
         what they met of it when other memory lies there.
@@ -190,7 +190,7 @@ class _NixlSource(SourceEnd):
 
 @dataclass(frozen=True)
 class _Task:
-    """What one receiving end reads, and to where."""
+    """The read of one receiving end: from where, and to where."""
 
     translation: Translation
     destination: CacheRegion
@@ -202,7 +202,7 @@ class _Task:
 
 @dataclass(frozen=True)
 class _Shared:
-    """What it takes from the transport; `leave` says that it has ended."""
+    """The parts that it takes from the transport; `leave` says that it has ended."""
 
     library: Library
     buffers: Buffers
@@ -303,7 +303,7 @@ class _NixlDestination(DestinationEnd):
 
 
 def _over(reading: Reading) -> bool:
-    """Whether a read writes no more, and is released."""
+    """True if a read writes no more, and is released."""
     with contextlib.suppress(TransportError):
         if not reading.poll():
             return False

@@ -60,7 +60,7 @@ class Library:
             self._agent.deregister_memory(registered, [_BACKEND])
 
     def metadata(self, registered: object) -> bytes:
-        """What a peer needs to connect here and to reach this memory, and no other."""
+        """The metadata with which a peer connects here and reaches this memory, and no other."""
         with _told("no metadata"):
             made: bytes = self._agent.get_partial_agent_metadata(registered, True, [_BACKEND])
             return made
@@ -117,7 +117,7 @@ class Reading:
         self.state = "PROC"
 
     def poll(self) -> bool:
-        """Whether it has completed. TransportError when it failed."""
+        """True if it has completed. TransportError when it failed."""
         if self.state == "PROC":
             self.state = self._library.state(self._handle)
         if self.state == "ERR":

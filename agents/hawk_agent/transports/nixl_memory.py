@@ -1,4 +1,4 @@
-"""What NIXL holds for this agent: registered regions, buffers, and the peers' agents it has met."""
+"""NIXL's resources of this agent: registered regions, buffers, and the peers' agents it has met."""
 
 from __future__ import annotations
 

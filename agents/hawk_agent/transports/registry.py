@@ -33,13 +33,13 @@ log = logging.getLogger(__name__)
 
 
 class TransportRegistry:
-    """What makes each transport, by name; by default what the installed packages declare."""
+    """The factory of each transport, by name; by default those that the installed packages declare."""
 
     def __init__(self, factories: Mapping[str, TransportFactory] | None = None) -> None:
         self._factories = _installed() if factories is None else dict(factories)
 
     def __getitem__(self, name: str) -> TransportFactory:
-        """What makes a transport. BadRequestError for a name that nobody declares."""
+        """The factory of a transport. BadRequestError for a name that no package declares."""
         if name not in self._factories:
             known = ", ".join(sorted(self._factories)) or "none"
             raise BadRequestError(f"transport {name!r} is unknown; installed: {known}")

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 TOKEN_BYTES = 32
 CONNECT_SECONDS = 5.0
 PIECE = 1 << 20
-"""What is sent at a time, and what is read before it is placed: it must stay in a cache in between."""
+"""Bytes that are sent at a time, or read before they are placed: they must fit a cache in between."""
 
 _HEADER = struct.Struct(">4sIQ")
 _PACKED, _AS_IS = b"HKVp", b"HKVs"
@@ -106,7 +106,7 @@ class Tcp(Transport):
 
     @property
     def address(self) -> str:
-        """What peers connect to."""
+        """The address that peers connect to."""
         return addresses.format_address(self._advertise, self._port)
 
     def offer(self, translation: Translation, source: CacheRegion) -> tuple[peer_pb2.Offer, SourceEnd]:

@@ -63,7 +63,7 @@ def _refusal(name: str, value: object) -> str | None:
 
 
 def _is_device(name: str) -> bool:
-    """Whether a resource is counted in devices: extended resources are, and have a domain."""
+    """True if a resource is counted in devices: extended resources are, and have a domain."""
     return "/" in name and not name.startswith("kubernetes.io/")
 
 
@@ -98,7 +98,7 @@ def requested(path: str, template: Mapping[str, Any]) -> Iterator[tuple[str, str
 
 
 def uses_claims(template: Mapping[str, Any]) -> bool:
-    """Whether the pods claim their devices (resourceClaims) instead of counting them."""
+    """True if the pods claim their devices (resourceClaims) instead of counting them."""
     spec = template.get("spec")
     return isinstance(spec, dict) and bool(spec.get("resourceClaims"))
 

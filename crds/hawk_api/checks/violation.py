@@ -1,4 +1,4 @@
-"""What a check says, and what it may know."""
+"""The result of a check, and the context that it may use."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class SpecContext:
-    """What is known besides the spec. None means not known: checks that need it are silent."""
+    """The facts besides the spec. None means not known: checks that need it are silent."""
 
     classes: Mapping[str, AcceleratorClassSpec] | None = None
     """The cluster's AcceleratorClasses by name."""

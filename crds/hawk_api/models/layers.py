@@ -49,7 +49,7 @@ class Attention:
         return read * self.elements_per_token * element_bytes + (self.state_bytes if tokens else 0)
 
     def grows(self) -> bool:
-        """Whether each further token costs memory, whatever the context."""
+        """True if each further token costs memory, whatever the context."""
         return self.window is None and self.elements_per_token > 0
 
 

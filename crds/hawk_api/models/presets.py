@@ -254,7 +254,7 @@ def load_preset(name: str) -> Geometry:
 
 
 def unknown_preset(name: str) -> str:
-    """What to say about a name that isn't known."""
+    """The message for a name that isn't known."""
     near = difflib.get_close_matches(name.lower(), _TABLE, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"choose one of {', '.join(_TABLE)}"
     return f"unknown model {name!r}; {hint}"

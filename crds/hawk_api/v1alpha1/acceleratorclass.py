@@ -77,7 +77,7 @@ class AcceleratorClassSpec(Model):
 
 
 class AcceleratorClass(Resource):
-    """What one device of a kind is."""
+    """One device of a kind."""
 
     kind_info: ClassVar[KindInfo] = KindInfo(
         kind="AcceleratorClass",

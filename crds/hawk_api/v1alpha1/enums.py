@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What a group's workers do."""
+    """The role of a group's workers."""
 
     PREFILL = "Prefill"
     DECODE = "Decode"
@@ -12,12 +12,12 @@ class Role(StrEnum):
 
     @property
     def prefills(self) -> bool:
-        """Whether the role can run prefills."""
+        """True if the role can run prefills."""
         return self is not Role.DECODE
 
     @property
     def decodes(self) -> bool:
-        """Whether the role can decode."""
+        """True if the role can decode."""
         return self is not Role.PREFILL
 
 
@@ -31,12 +31,12 @@ class QueueOrder(StrEnum):
 
 
 class BurstReserve(StrEnum):
-    """Whether workers are kept for bursts that came before."""
+    """The reserve of workers for bursts that came before."""
 
     KEEP = "Keep"
-    """What bursts of the last hour would need if they came again."""
+    """As many as the bursts of the last hour would need if they came again."""
     NONE = "None"
-    """What the present load needs, and no more."""
+    """As many as the present load needs, and no more."""
 
 
 class DataType(StrEnum):
@@ -151,7 +151,7 @@ class Engine(StrEnum):
 
 
 class ScalingMode(StrEnum):
-    """What is done with a decision."""
+    """How a decision is carried out."""
 
     AUTO = "Auto"
     ADVISE = "Advise"
@@ -159,7 +159,7 @@ class ScalingMode(StrEnum):
 
 
 class Fallback(StrEnum):
-    """What holds when metrics are lost."""
+    """The replicas that hold when metrics are lost."""
 
     HOLD = "Hold"
     STARTUP = "Startup"
@@ -174,7 +174,7 @@ class Verify(StrEnum):
 
 
 class OnFailure(StrEnum):
-    """What happens to a request whose transfer failed."""
+    """The action for a request whose transfer failed."""
 
     RESEND = "Resend"
     RECOMPUTE = "Recompute"

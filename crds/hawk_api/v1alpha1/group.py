@@ -192,7 +192,7 @@ class GroupSpec(Model):
     name: Annotated[str, Field(min_length=1, max_length=63, pattern=DNS_LABEL)]
     """The group's name, unique in the pool."""
     role: Role
-    """What the workers do."""
+    """The role of the workers."""
     accelerator_class: Annotated[str, Field(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)] | None = (
         None
     )

@@ -68,7 +68,7 @@ def _one_a_node(peers: tuple[Peer, ...]) -> tuple[Peer, ...]:
 
 
 class PoolTerms(Model):
-    """What a pool asks of the agents that hold its memory; a reservation may ask for something else."""
+    """A pool's settings for the agents that hold its memory; a reservation may ask for something else."""
 
     pool: Annotated[str, Field(min_length=1, max_length=317)]
     """namespace/name of the pool."""
@@ -79,7 +79,7 @@ class PoolTerms(Model):
     verify: Verify = Verify.SAMPLED
     """Which transfers are proved by a digest."""
     on_failure: OnFailure = OnFailure.RESEND
-    """What happens to a request whose transfer failed; engines are told."""
+    """The action for a request whose transfer failed; engines are told."""
     draining: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=63)], ...],
         Field(max_length=MAX_GROUPS, json_schema_extra={"x-kubernetes-list-type": "set"}),
@@ -94,7 +94,7 @@ def _one_a_pool(terms: tuple[PoolTerms, ...]) -> tuple[PoolTerms, ...]:
 
 
 class HawkNodeSpec(Model):
-    """What the operator tells an agent."""
+    """The operator's settings for an agent."""
 
     expected_epoch: Annotated[str, Field(max_length=64)] | None = None
     """The incarnation that the operator's peers were computed for."""
@@ -109,7 +109,7 @@ class HawkNodeSpec(Model):
         Field(max_length=MAX_POOLS, json_schema_extra=list_map("pool")),
         AfterValidator(_one_a_pool),
     ] = ()
-    """What the pools with memory on this node ask for."""
+    """Settings of the pools with memory on this node."""
 
 
 class Region(ReportModel):
@@ -130,7 +130,7 @@ class Region(ReportModel):
     epoch: Epoch
     """The incarnation of the worker."""
     busy: Bool | None = None
-    """Whether leases or transfers use it; told only while spec.pools[].draining asks for the group."""
+    """True if leases or transfers use it; told only while spec.pools[].draining asks for the group."""
 
 
 class LinkProblem(ReportModel):
@@ -139,9 +139,9 @@ class LinkProblem(ReportModel):
     peer: Name
     """The HawkNode at the other end."""
     reason: Annotated[str, Field(min_length=1, max_length=128)]
-    """What is wrong, as one word."""
+    """The reason, as one word."""
     message: Short = ""
-    """What is wrong, for people."""
+    """The reason, for people."""
 
 
 class Links(ReportModel):
@@ -183,7 +183,7 @@ class Rail(ReportModel):
 
 
 class HawkNodeStatus(ReportModel):
-    """What an agent reports. It changes only when something changed: rates and times are metrics."""
+    """An agent's report. It changes only when something changed: rates and times are metrics."""
 
     epoch: Annotated[str, Field(max_length=64)] | None = None
     """This incarnation of the agent."""
@@ -209,7 +209,7 @@ class HawkNodeStatus(ReportModel):
     conditions: Annotated[
         tuple[Condition, ...], Field(max_length=16, json_schema_extra=list_map("type"))
     ] = ()
-    """What was proved or found wrong, a type each."""
+    """Conditions: proved or found wrong, one of each type."""
 
 
 class HawkNode(Resource):

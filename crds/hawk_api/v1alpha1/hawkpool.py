@@ -24,7 +24,7 @@ _TILED = {
 
 
 class HawkPoolSpec(Model):
-    """What a pool should be."""
+    """The desired state of a pool."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -79,14 +79,14 @@ class HawkPoolSpec(Model):
 
 
 class HawkPoolStatus(ReportModel):
-    """What was observed of a pool."""
+    """The observed state of a pool."""
 
     observed_generation: Annotated[Int, Field(ge=0)] | None = None
     """The spec's generation that this status is about."""
     conditions: Annotated[
         tuple[Condition, ...], Field(max_length=MAX_CONDITIONS, json_schema_extra=list_map("type"))
     ] = ()
-    """What was proved or found wrong, a type each."""
+    """Conditions: proved or found wrong, one of each type."""
     groups: Annotated[
         tuple[GroupStatus, ...], Field(max_length=MAX_GROUPS, json_schema_extra=list_map("name"))
     ] = ()

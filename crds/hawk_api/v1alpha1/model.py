@@ -76,7 +76,7 @@ class GeometrySpec(Model):
     vocabulary: Annotated[Int, Field(ge=1, le=16_777_216)]
     """Tokens in the vocabulary."""
     tied_embeddings: Bool = False
-    """Whether input and output embeddings are one matrix."""
+    """True if input and output embeddings are one matrix."""
     window: Count | None = None
     """Tokens that a sliding-window layer retains."""
     global_every: Annotated[Int, Field(ge=1, le=1024)] | None = None

@@ -35,7 +35,7 @@ class TtftObjective(Objective):
 
 
 class Objectives(Model):
-    """What users are promised."""
+    """The service-level objectives."""
 
     ttft: TtftObjective | None = None
     """Time to first token."""
@@ -149,10 +149,10 @@ class ScalingSpec(Model):
     tolerance: Quantity = Decimal("0.1")
     """Relative change below which nothing is done."""
     burst_reserve: BurstReserve = BurstReserve.KEEP
-    """Whether workers are kept for bursts that came before."""
+    """The reserve of workers for bursts that came before."""
     behavior: Behavior = Behavior()
     fallback: Fallback = Fallback.HOLD
-    """What holds when metrics are lost."""
+    """The replicas that hold when metrics are lost."""
 
 
 class TransferSpec(Model):
@@ -181,7 +181,7 @@ class TransferSpec(Model):
     verify: Verify = Verify.SAMPLED
     """Which transfers are proved by a digest."""
     on_failure: OnFailure = OnFailure.RESEND
-    """What happens to a request whose transfer failed."""
+    """The action for a request whose transfer failed."""
 
 
 class DrainSpec(Model):

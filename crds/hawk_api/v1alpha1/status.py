@@ -1,4 +1,4 @@
-"""What the operator reports about a pool."""
+"""The operator's report about a pool."""
 
 from typing import Annotated
 
@@ -43,9 +43,9 @@ class DecisionRecord(ReportModel):
     replicas: Annotated[dict[str, Count], Field(max_length=16)] = Field(default_factory=dict)
     """Workers wanted, a group each."""
     prediction: Annotated[dict[str, Value], Field(max_length=32)] = Field(default_factory=dict)
-    """What the decision expects, such as ttft: 180ms."""
+    """The decision's predictions, such as ttft: 180ms."""
     inputs: Annotated[dict[str, Value], Field(max_length=32)] = Field(default_factory=dict)
-    """What the decision was made from, such as requestRate: 12.5."""
+    """The decision's inputs, such as requestRate: 12.5."""
     observed: Annotated[dict[str, Value], Field(max_length=32)] = Field(default_factory=dict)
-    """What came of it, under the names of the prediction: measured when its replicas had been ready for a
+    """The outcome, under the names of the prediction: measured when its replicas had been ready for a
     window (readyAfterSeconds says after how long they were), and again when the next decision came."""

@@ -1,4 +1,4 @@
-"""What a full digest costs a copy, by the length of the runs that are hashed."""
+"""The cost of a full digest to a copy, by the length of the runs that are hashed."""
 
 from __future__ import annotations
 

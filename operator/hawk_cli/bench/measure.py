@@ -36,7 +36,7 @@ class Spread:
 
 @dataclass(slots=True)
 class Measurements:
-    """What every case took in every round."""
+    """The times of every case in every round."""
 
     taken: dict[str, list[Taken]] = field(default_factory=dict)
 

@@ -47,7 +47,7 @@ _KEY = 0x5EED
 _CHUNK = Chunk(0, 0, 1)
 _CASES = ("translated", "plain", "plain_low_water")
 _SLICE = 1 << 20
-"""What plain TCP sends and reads at a time; less and more were slower."""
+"""Bytes that plain TCP sends and reads at a time; less and more were slower."""
 _WAIT_SECONDS = 60
 
 

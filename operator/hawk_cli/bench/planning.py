@@ -1,4 +1,4 @@
-"""What deciding costs: compiling and proving a nest, finding it again, pricing and choosing a way."""
+"""The cost of planning: compiling and proving a nest, finding it again, pricing and choosing a way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LENGTHS = (32_768, 131_072)
 MODEL = {"l": 80, "c": 2, "h": 8, "d": 128}
-"""What a 70B model keeps of a sequence: 80 layers of keys and values, 8 heads of 128 features."""
+"""The KV cache of a 70B model: 80 layers of keys and values, 8 heads of 128 features."""
 
 
 def bench_plan(rounds: int, *, source: str = "row-major", target: str = "tiles-16x16") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a work request costs the processor: built and posted to a device that does nothing.
+"""The processor's cost of a work request: built and posted to a device that does nothing.
 
 Measured on the translation of row-major memory to tiles, whose requests gather 32 pieces each, in chains of
 64; beside it the same requests as structured memory that numpy fills, and, where it is installed, as pyverbs'

@@ -111,7 +111,7 @@ def plan(
 
 @app.command()
 def verbs(*, rounds: RoundsOption = 15, output: OutputOption = Output.TABLE) -> None:
-    """What a work request costs the processor, posted to a device that does nothing; needs no RDMA."""
+    """Measure the processor's cost of a work request, posted to a device that does nothing; needs no RDMA."""
     from hawk_cli.bench.posting import bench_posting  # noqa: PLC0415 - as above
 
     _run(lambda: bench_posting(rounds), rounds, output)

@@ -1,4 +1,4 @@
-"""What `hawk layout explain` says: a nest in numbers, and the table that people read."""
+"""The output of `hawk layout explain`: a nest in numbers, and the table that people read."""
 
 from __future__ import annotations
 

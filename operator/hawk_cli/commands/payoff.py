@@ -84,7 +84,7 @@ class Split:
     report: Callable[[Geometry, Any], dict[str, Any]]
     chart: Callable[[Geometry, Any], Chart]
     figure: str
-    """What a swept plot shows unless asked otherwise."""
+    """The figures that a swept plot shows by default."""
 
 
 SPLITS = (

@@ -35,7 +35,7 @@ BOUNDS = {
     "link_gbps": (0.001, 1e6),
     "ttft_stretch": (0.001, 1e6),
 }
-"""What each number may be; a stretch of 0 would leave nothing of a pool's own objective to stretch."""
+"""The range of each number; a stretch of 0 would leave nothing of a pool's own objective to stretch."""
 
 SHORTEST_S = 40.0
 """A trace's least span: a quarter tunes, and the rest holds two of the operator's decisions."""

@@ -81,7 +81,7 @@ def status(
 
 
 def report(body: dict[str, Any]) -> PoolReport:
-    """What is to be said about a HawkPool in its plain form. Pure."""
+    """The findings about a HawkPool in its plain form. Pure."""
     metadata = body["metadata"]
     seen = HawkPoolStatus.model_validate(body.get("status") or {})
     ready = next((item for item in seen.conditions if item.type == "Ready"), None)

@@ -76,7 +76,7 @@ def replacing(target: Path, size: int, *, source: Path) -> Iterator[mmap.mmap]:
 
 
 def _standing(target: Path, source: Path) -> os.stat_result | None:
-    """What stands at the target and may be replaced."""
+    """The file at the target that may be replaced."""
     try:
         found = target.stat()
     except FileNotFoundError:

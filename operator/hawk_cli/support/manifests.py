@@ -50,7 +50,7 @@ class Document:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is of HawkPool's group or kinds, or nothing that could be told apart."""
+        """True if it is of HawkPool's group or kinds, or nothing that could be told apart."""
         if not isinstance(self.body, dict) or str(self.body.get("kind")) in _KINDS:
             return True
         version = str(self.body.get("apiVersion", API_VERSION))
@@ -115,7 +115,7 @@ def shown(path: Path) -> str:
 
 
 def _is_larger(value: object, limit: int) -> bool:
-    """Whether more than `limit` values are in `value`: YAML aliases make large things of small files."""
+    """True if more than `limit` values are in `value`: YAML aliases make large things of small files."""
     waiting, seen = [value], 0
     while waiting:
         item = waiting.pop()

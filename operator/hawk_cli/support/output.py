@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for scripts, errors in one form."""
+"""Output of commands: tables for people, JSON for scripts, errors in one form."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def emit_output(obj: Any, output: Output, table: Callable[[], RenderableType]) -
     from rich.console import Console  # noqa: PLC0415 - help and errors start without it
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 160
-    # What users write is printed as it is: "[s1]" is no markup, ":100:" no emoji.
+    # Text of users is printed as it is: "[s1]" is no markup, ":100:" no emoji.
     Console(width=width, highlight=False, markup=False, emoji=False).print(table())
 
 

@@ -54,7 +54,7 @@ def class_bodies() -> list[Object]:
 
 
 def sync_due(wanted: Object, present: Mapping[str, Mapping[str, object]]) -> bool:
-    """Whether a shipped class has to be applied: it is absent, or ours and different.
+    """True if a shipped class has to be applied: it is absent, or ours and different.
 
     A class of that name without our label is the user's, and stays as it is.
     """

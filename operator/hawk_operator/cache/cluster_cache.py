@@ -1,4 +1,5 @@
-"""What all pools share, kept in memory: pools, children, pods, agents and their Leases, classes, scalers.
+"""The objects that all pools share, kept in memory: pools, children, pods, agents and their Leases,
+classes, scalers.
 
 Looking at a pool reads nothing from the API server while nothing changes. The watches put every change on a
 indexer at once; lists put everything there now and then, so a watch that died silently costs that long and
@@ -90,7 +91,7 @@ class ClusterCache:
         self._beats_at = 0.0
         self._living: frozenset[str] = frozenset()
 
-    # What comes in
+    # Events and lists
 
     def apply_event(
         self, kind: ResourceKind, event: str | None, body: Mapping[str, Any]
@@ -254,7 +255,7 @@ class ClusterCache:
     # Agents
 
     def agents_known(self) -> bool:
-        """Whether agents can be seen at all."""
+        """True if agents can be seen at all."""
         return self._access.usable("list", HAWK_NODE) and self._access.usable("list", LEASE, self._system)
 
     def agents(self) -> dict[str, Agent]:

@@ -121,7 +121,7 @@ class Indexer(Generic[T]):
         return len(self._kept)
 
     def _knows(self, ref: Ref, version: int) -> bool:
-        """Whether the object is kept in this version or in a later one."""
+        """True if the object is kept in this version or in a later one."""
         kept = self._kept.get(ref)
         return kept is not None and kept.version >= version > 0
 
@@ -153,7 +153,7 @@ class Indexer(Generic[T]):
 
 
 def ref_of(body: Mapping[str, Any]) -> Ref:
-    """What an object is found by."""
+    """The namespace and name of an object."""
     metadata = body["metadata"]
     return str(metadata.get("namespace") or ""), str(metadata["name"])
 

@@ -1,4 +1,4 @@
-"""What is kept of each kind of object: what somebody looks at, and nothing that moves by itself. Pure."""
+"""Projections: the part of each kind of object that is read, without fields that move by themselves. Pure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PoolEntry:
 
     @property
     def terminating(self) -> bool:
-        """Whether it is being deleted."""
+        """True if it is being deleted."""
         return bool(self.body["metadata"].get("deletionTimestamp"))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What this service account may do, asked once instead of being refused again and again.
+"""The rights of this service account, asked once instead of being refused again and again.
 
 The operator also runs with rights in one namespace alone. Then HawkNodes and AcceleratorClasses, which belong
 to the whole cluster, are out of its reach: it serves with the shipped classes and without wiring, and its
@@ -67,7 +67,7 @@ class Access:
         self._lock = threading.Lock()
 
     def allowed(self, verb: str, kind: ResourceKind, namespace: str = "") -> bool:
-        """Whether `verb` is allowed on all objects of a kind, in a namespace or ("") in the whole cluster.
+        """True if `verb` is allowed on all objects of a kind, in a namespace or ("") in the whole cluster.
 
         Raises ApiError when the API server can't be asked.
         """
@@ -89,7 +89,7 @@ class Access:
         return answer
 
     def served(self, kind: ResourceKind) -> bool:
-        """Whether the cluster has this kind at all, such as another project's custom resource."""
+        """True if the cluster has this kind at all, such as another project's custom resource."""
         with self._lock:
             known = self._served.get(kind)
         if known is not None and self._clock() - known[1] < _KEEP:
@@ -104,7 +104,7 @@ class Access:
         return answer
 
     def usable(self, verb: str, kind: ResourceKind, namespace: str = "") -> bool:
-        """Whether the kind is served and the verb allowed.
+        """True if the kind is served and the verb allowed.
 
         Raises ApiError when the API server can't be asked just now: not knowing is not a refusal.
         """

@@ -48,7 +48,8 @@ class Happening:
 
 
 def condition_transitions(before: Mapping[str, Condition], after: Mapping[str, Condition]) -> list[Happening]:
-    """What changed in status or reason, a happening each. Of a new pool, only what is wrong is news."""
+    """A happening for each condition whose status or reason changed; of a new pool, only for those that
+    are wrong."""
     found = []
     for kind, new in after.items():
         old = before.get(kind)

@@ -1,4 +1,4 @@
-"""Whether the cluster serves the kinds that this release knows.
+"""A comparison of the served kinds with those that this release knows.
 
 CRDs may be older than the operator: where they are applied by others, and for a moment in each upgrade. An
 API server drops unknown fields of a user's object without a word, and a limit that is dropped means "no
@@ -52,7 +52,7 @@ def schema_fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Schema:
-    """What the served kinds lack, as far as it was looked at."""
+    """Fields that the served kinds lack, as far as they were compared."""
 
     lacking: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Paths under spec and status by kind, outermost only."""
@@ -89,7 +89,7 @@ def served_fields(api: Client) -> dict[str, frozenset[str]]:
 
 
 def compare_schemas(wanted: Mapping[str, frozenset[str]], present: Mapping[str, frozenset[str]]) -> Schema:
-    """What is missing; a kind that isn't served at all is no matter of its fields."""
+    """The missing fields; a kind that isn't served at all is no matter of its fields."""
     lacking = {kind: _outermost(paths - present[kind]) for kind, paths in wanted.items() if kind in present}
     limits = tuple(
         path for path in LIMITS if path in wanted["HawkPool"] - present.get("HawkPool", frozenset())

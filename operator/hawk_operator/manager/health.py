@@ -1,4 +1,4 @@
-"""Whether work gets done, and the one HTTP port that says so.
+"""Health of the operator, judged by work that gets done, and the HTTP port that serves it.
 
 "The process answers" proves nothing: watches have been seen to die while the health check stayed green. So
 /healthz looks at what was last *achieved*: for a leader, a list of the pools, a reconcile, and watches that

@@ -49,7 +49,7 @@ class Seen:
 
 
 class Action(Enum):
-    """What to do about the Lease."""
+    """The action on the Lease."""
 
     CREATE = "create"
     ACQUIRE = "acquire"
@@ -60,7 +60,7 @@ class Action(Enum):
 
 
 def observe_lease(before: Seen | None, now: Seen) -> Seen:
-    """What is seen now; `since` is that of `before` while holder and version are unchanged."""
+    """The observation of now; `since` is that of `before` while holder and version are unchanged."""
     if before is not None and (before.holder, before.version) == (now.holder, now.version):
         return replace(now, since=before.since)
     return now
@@ -82,7 +82,7 @@ def step_election(seen: Seen | None, me: str, led: bool, now: float) -> Action:
 
 
 def may_write(renewed: float | None, renew_deadline: float, now: float) -> bool:
-    """Whether the last renewal, *begun* at `renewed`, is recent enough to write at `now`."""
+    """True if the last renewal, *begun* at `renewed`, is recent enough to write at `now`."""
     return renewed is not None and now - renewed < renew_deadline
 
 
@@ -111,11 +111,11 @@ class Leadership:
 
     @property
     def leading(self) -> bool:
-        """Whether this process has become the leader and has not seen another since."""
+        """True if this process has become the leader and has not seen another since."""
         return self._leading.is_set() and not self.lost.is_set()
 
     def may_write(self) -> bool:
-        """Whether a write may be sent now."""
+        """True if a write may be sent now."""
         return self.leading and may_write(self._renewed, self._settings.renew_deadline, self._clock())
 
     def since_contact(self) -> float:

@@ -1,4 +1,4 @@
-"""What happens by the clock, whether or not any watch delivers.
+"""Periodic work, which happens even if no watch delivers.
 
 `Resync` lists the pools itself: new ones are found, gone ones forgotten, known ones kept on their grid.
 `Pulse` looks at the agents' Leases every few seconds, since a Lease that runs out makes no event.

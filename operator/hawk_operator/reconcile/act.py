@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class ActionResult:
-    """What became of a plan."""
+    """The result of carrying out a plan."""
 
     scaled: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Replicas asked for before and after, by group."""
@@ -57,7 +57,7 @@ class Actor:
         self._settings = settings
 
     def needed(self, case: Case, plan: Plan) -> bool:
-        """Whether carrying the plan out writes anything, or fails to."""
+        """True if carrying the plan out would write anything, or would fail."""
         for group in case.seen.groups:
             if not _ours(group):
                 continue
@@ -189,7 +189,7 @@ class Actor:
 
 
 def _ours(group: ObservedGroup) -> bool:
-    """Whether anything of the group's workload may be written."""
+    """True if anything of the group's workload may be written."""
     return not (group.trouble or (group.conflict and group.spec.template is None))
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def refused_pods(api: Client, namespace: str, name: str) -> str:
-    """What keeps the DaemonSet from creating pods; "" where nothing does. Raises ApiError."""
+    """The reason why the DaemonSet can't create pods; "" where there is none. Raises ApiError."""
     try:
         daemons = api.get(DAEMON_SET, name, namespace)
     except NotFoundError:
@@ -31,7 +31,7 @@ def refused_pods(api: Client, namespace: str, name: str) -> str:
 
 
 def lacks_pods(status: Mapping[str, Any]) -> bool:
-    """Whether fewer pods exist than nodes want one."""
+    """True if fewer pods exist than nodes want one."""
     return int(status.get("currentNumberScheduled") or 0) < int(status.get("desiredNumberScheduled") or 0)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Case:
-    """What the later steps of a look are given."""
+    """The input of a reconcile's later steps."""
 
     key: WorkKey
     pool: HawkPool

@@ -1,4 +1,4 @@
-"""What a reconcile of any pool needs, put together once at start."""
+"""The collaborators of every reconcile, put together once at start."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Shared:
 
     wiring: Wiring = field(default_factory=Wiring)
     schema: Schema = field(default_factory=Schema)
-    """What the served CRDs don't have."""
+    """Fields that the served CRDs don't have."""
     draining: dict[WorkKey, frozenset[tuple[str, str]]] = field(default_factory=dict)
     """(node, group) of the workers of each pool that are being emptied."""
     agents_refused: str = ""

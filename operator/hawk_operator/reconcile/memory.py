@@ -1,4 +1,5 @@
-"""What is remembered of a pool between two looks. All of it can be lost: a restart only makes it unknown.
+"""The operator's memory of a pool between two reconciles. All of it can be lost: a restart only makes it
+unknown.
 
 Nothing here decides what exists: that is always observed. It holds the last look at the traffic (so that an
 event between two intervals doesn't query Prometheus again), the history that damping needs, what was said
@@ -28,7 +29,7 @@ class PoolMemory:
     window_read_at: float = 0.0
     """When the traffic was last looked at, seconds since the epoch."""
     decided_for: tuple[object, ...] = ()
-    """What the last decision was made for besides the traffic: generation and annotations."""
+    """The other inputs of the last decision besides the traffic: generation and annotations."""
     decision: Decision | None = None
     history: History | None = None
     leaving: dict[str, Choice] = field(default_factory=dict)
@@ -36,7 +37,7 @@ class PoolMemory:
     settled: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Children on which an apply of this hash left this generation with fields still different."""
     worth: Judged | None = None
-    """Whether the split pays, and on what traffic."""
+    """The verdict on the split, and the traffic that it is for."""
 
 
 class Memories:

@@ -1,4 +1,4 @@
-"""What is there of one pool: its children, its pods, and what each group is like. Reads, never writes."""
+"""The present state of one pool: its children, its pods, and what each group is like. Reads, never writes."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Observer:
 
 
 def refused_pods(child: Mapping[str, Any]) -> str:
-    """What the API server says to a Deployment's pods when it refuses them; "" when it doesn't."""
+    """The API server's message when it refuses a Deployment's pods; "" when it doesn't."""
     for condition in (child.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
             return str(condition.get("message") or condition.get("reason"))
@@ -143,7 +143,7 @@ def refused_pods(child: Mapping[str, Any]) -> str:
 
 
 def owned_by(child: Mapping[str, Any], uid: str | None) -> bool:
-    """Whether this very pool controls the child (not one that had its name before)."""
+    """True if this very pool controls the child (not one that had its name before)."""
     owners = child["metadata"].get("ownerReferences") or ()
     return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)
 

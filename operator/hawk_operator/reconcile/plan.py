@@ -93,7 +93,7 @@ def make_plan(
 
 
 def frozen_groups(group: ObservedGroup) -> bool:
-    """Whether the group's replicas are not ours to change now."""
+    """True if the group's replicas are not ours to change now."""
     return bool(group.conflict or group.trouble)
 
 

@@ -159,7 +159,7 @@ class PoolReconciler:
         return decision
 
     def _plan(self, case: Case, decision: Decision | None, window: Window | None) -> Plan | None:
-        """What to do now; None where nothing may be done."""
+        """The plan for now; None where nothing may be done."""
         pool, groups = case.pool, case.seen.groups
         if case.violations or verdicts.is_paused(pool):
             return None
@@ -225,7 +225,7 @@ def _emptied(plan: Plan | None) -> frozenset[tuple[str, str]]:
 
 
 def _work(case: Case, group: ObservedGroup, window: Window | None) -> PodWork:
-    """What is known of the work of a group's pods."""
+    """The known work of a group's pods."""
     requests: dict[str, float] = {}
     for side in (window.prefill, window.decode) if window is not None else ():
         for pod, gauges in side.by_pod.items():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Target:
-    """What a scaler points at: group (without version), kind, namespace and name."""
+    """The object that a scaler points at: group (without version), kind, namespace and name."""
 
     group: str
     kind: str

@@ -1,4 +1,4 @@
-"""What a decision and its execution amount to, as one verdict. Pure."""
+"""A decision and its execution, summed up as one verdict. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_DECISION: Final = frozenset({Reason.METRICS_LOST, Reason.NOT_ENOUGH_KNOWN})
 
 
 def is_paused(pool: HawkPool) -> bool:
-    """Whether the pool's annotation asks to change nothing."""
+    """True if the pool's annotation asks to change nothing."""
     return (pool.metadata.annotations or {}).get(PAUSED, "").lower() == "true"
 
 
@@ -56,7 +56,7 @@ def scaling_verdict(
 
 
 def _failed(outcome: ActionResult) -> Judgement | None:
-    """What could not be written: refused for good, or outstanding and tried again."""
+    """The writes that failed: refused for good, or outstanding and tried again."""
     if outcome.troubles:
         name, (_, message) = next(iter(outcome.troubles.items()))
         return Judgement(False, Reason.SCALING_FAILED, f"{name}: {message}")

@@ -95,7 +95,7 @@ def terms_of(
     by_pool: Mapping[WorkKey, Sides],
     draining: Mapping[WorkKey, frozenset[tuple[str, str]]],
 ) -> dict[str, list[PoolTerms]]:
-    """What each node's agent is told of the pools that have workers or memory there."""
+    """Each node's pool settings, for the pools that have workers or memory there."""
     found: dict[str, list[PoolTerms]] = {}
     for entry in pools:
         key = pool_key(entry.namespace, entry.name)

@@ -1,4 +1,4 @@
-"""Whether a pool's split pays, asked again only when something moved.
+"""The verdict on a pool's split, computed again only when something moved.
 
 The words of the answer hold measured figures: said anew at each look, they would have the status of every
 pool with traffic written for ever.

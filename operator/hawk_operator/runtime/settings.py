@@ -73,7 +73,7 @@ class OperatorSettings(ProcessSettings):
     """Directory of the agent's socket on each node, mounted into workers; empty mounts nothing."""
 
     engine_auth: Literal["token", "none"] = "none"
-    """Whether workers get a token by which agents know their pod."""
+    """True if workers get a token by which agents know their pod."""
 
     agent_service_account: str = "hawk-agent"
     """Service account whose certificate requests are signed."""

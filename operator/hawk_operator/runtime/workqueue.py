@@ -24,7 +24,7 @@ BACKOFF: Final = Backoff(0.5, 60.0, jitter=0)
 
 @dataclass(frozen=True, order=True)
 class WorkKey:
-    """What to work on. `kind` is "pool" or "wiring"; the other parts are empty for the latter."""
+    """An item of the work queue. `kind` is "pool" or "wiring"; the other parts are empty for the latter."""
 
     kind: str
     namespace: str = ""

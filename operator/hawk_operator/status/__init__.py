@@ -1,1 +1,1 @@
-"""What is said about a pool: facts in, conditions and counts out."""
+"""The status of a pool: facts in, conditions and counts out."""

@@ -26,7 +26,7 @@ NEEDED_FOR_READY: Final = (
     ConditionType.WIRED,
     ConditionType.TRANSFER_VERIFIED,
 )
-"""What a pool must have to serve. The others say how well it is run."""
+"""The conditions that a pool needs to serve. The others say how well it is run."""
 
 
 _BROKEN: Final = {str(reason): reason for reason in (Reason.CANARY_FAILED, Reason.DIGEST_MISMATCH)}

@@ -54,7 +54,7 @@ class Facts:
     groups: tuple[GroupFacts, ...] = ()
     agents: Mapping[str, Agent] = field(default_factory=dict)
     agents_known: bool = True
-    """Whether HawkNodes may be read at all."""
+    """True if HawkNodes may be read at all."""
     agents_refused: str = ""
     """Why nodes have no agent, where their DaemonSet says."""
     links: LinkIndex | None = None

@@ -1,4 +1,4 @@
-"""Whether every prefill group's KV cache can be translated into every decode group's. Pure.
+"""Compatibility of the groups' KV layouts: prefill's must be translatable into decode's. Pure.
 
 The proof is the translation itself: the nest is compiled for the model's geometry, exactly as the agents
 will, for each kind of layer that the model has.

@@ -1,4 +1,4 @@
-"""What came of the decisions in a pool's history, beside what each predicted. Pure.
+"""Outcomes of the decisions in a pool's history, beside their predictions. Pure.
 
 The newest decision gets its outcome twice: when its replicas have been ready for a whole window, so that
 what is measured is due to it, and when the next decision takes its place. In between the numbers stay: a
@@ -38,7 +38,7 @@ def scaling_followed(
 
 
 def measured(facts: Facts) -> dict[str, float]:
-    """What the window says, under the names that predictions have: seconds, requests/s."""
+    """The window's figures, under the names of the predictions: seconds, requests/s."""
     window, objectives = facts.window, facts.pool.spec.objectives
     if window is None:
         return {}
@@ -76,7 +76,7 @@ def _due(observed: Mapping[str, str], window: Window) -> float:
 
 
 def _carried_out(record: DecisionRecord, facts: Facts) -> bool:
-    """Whether every group has what was decided for it: no more, no less, and ready."""
+    """True if every group has what was decided for it: no more, no less, and ready."""
     wanted: Mapping[str, int] = record.replicas
     return bool(wanted) and all(
         len(group.pods.active) == group.pods.ready == wanted.get(group.name, group.pods.ready)

@@ -102,7 +102,7 @@ def _history(
 
 
 def _too_few_samples(answers: Mapping[str, Sequence[Sample]]) -> bool:
-    """Whether series exist (a gauge is looked up further back) but a rate has no two samples to rest on."""
+    """True if series exist (a gauge is looked up further back) but a rate has no two samples to rest on."""
     counts = [parse_signals(s.text, "samples").otherwise(0.0) for s in answers.get(f"{PREFILL}/samples", ())]
     return f"{PREFILL}/{signal_names.RUNNING}" in answers and max(counts, default=0.0) < 2
 

@@ -68,7 +68,7 @@ class KeyPair:
 
 @dataclass(frozen=True)
 class Authority:
-    """What signs, what waits to sign, and what signed before and is still trusted."""
+    """The key pair that signs, the next one, and the earlier ones that are still trusted."""
 
     signing: KeyPair
     waiting: KeyPair | None = None

@@ -55,7 +55,7 @@ class TrustLoop:
 
 
 def signs_here(api: Client, access: Access, settings: OperatorSettings) -> bool:
-    """Whether this installation signs: the account may see requests, and there is a Secret for the key.
+    """True if this installation signs: the account may see requests, and there is a Secret for the key.
 
     Raises ApiError when the API server can't be asked just now.
     """

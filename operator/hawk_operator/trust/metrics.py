@@ -1,4 +1,4 @@
-"""What the trust loop counts."""
+"""Metrics of the trust loop."""
 
 from __future__ import annotations
 

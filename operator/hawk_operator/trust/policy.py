@@ -1,4 +1,4 @@
-"""Whether a certificate request may be granted: a chain of pure checks, each with a reason of its own.
+"""Approval of certificate requests: a chain of pure checks, each with a reason of its own.
 
 The API server vouches for who asks: user name, node and pod come from the requester's token, which the
 kubelet got for that pod alone. The request itself is the agent's own claim. A request is granted when the two
@@ -75,7 +75,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Approved:
-    """What a certificate may say, taken from the requester's token, and the key it is for."""
+    """The content of a certificate, taken from the requester's token, and the key it is for."""
 
     node: str
     pod_uid: str

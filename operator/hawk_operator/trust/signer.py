@@ -203,13 +203,13 @@ class Signer:
 
 
 def open_for_us(item: dict[str, Any]) -> bool:
-    """Whether a request still waits for an answer: not signed, denied or failed."""
+    """True if a request still waits for an answer: not signed, denied or failed."""
     signed = bool((item.get("status") or {}).get("certificate"))
     return not signed and not has_condition(item, "Denied") and not has_condition(item, "Failed")
 
 
 def has_condition(item: dict[str, Any], kind: str) -> bool:
-    """Whether a request has the condition; for requests all of them are True where they are present."""
+    """True if a request has the condition; for requests all of them are True where they are present."""
     return any(found.get("type") == kind for found in (item.get("status") or {}).get("conditions") or [])
 
 

@@ -89,19 +89,19 @@ class EventHandlers:
 
 
 def _observed(body: Mapping[str, Any]) -> bool:
-    """Whether the pool's status is about its present spec."""
+    """True if the pool's status is about its present spec."""
     seen = (body.get("status") or {}).get("observedGeneration")
     return bool(seen == body["metadata"].get("generation"))
 
 
 def _same_spec(before: PoolEntry, after: PoolEntry) -> bool:
-    """Whether only the status moved, which is what looks themselves write."""
+    """True if only the status moved, which is what looks themselves write."""
     old, new = before.body["metadata"], after.body["metadata"]
     return all(old.get(k) == new.get(k) for k in ("uid", "generation", "annotations", "deletionTimestamp"))
 
 
 def _wiring(agent: Agent) -> Agent:
-    """What the wiring looks at: proofs are not a matter of who is whose peer."""
+    """The fields that the wiring depends on: proofs don't change who is whose peer."""
     return replace(agent, verified=frozenset(), problems=(), busy=())
 
 

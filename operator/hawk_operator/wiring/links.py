@@ -1,4 +1,4 @@
-"""Whether a pool's links are proved, from what the agents at both ends say. Pure."""
+"""Proof of a pool's links, from the reports of the agents at both ends. Pure."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _verified(pair: tuple[str, str], agents: Mapping[str, Agent]) -> bool:
 
 
 def _knows(one: Agent, other: Agent) -> bool:
-    """Whether `one` has proved a link to the present incarnation of `other`."""
+    """True if `one` has proved a link to the present incarnation of `other`."""
     return one.live and other.name in one.verified and (other.name, other.address, other.epoch) in one.peers
 
 

@@ -27,7 +27,7 @@ class Beat:
 
     @property
     def alive(self) -> bool:
-        """Whether it changed within its duration."""
+        """True if it changed within its duration."""
         return self.age <= self.duration
 
 

@@ -24,7 +24,7 @@ ZONE: Final = "topology.kubernetes.io/zone"
 
 @dataclass(frozen=True)
 class Agent:
-    """What the wiring needs of a HawkNode."""
+    """A HawkNode, as far as the wiring needs it."""
 
     name: str
     address: str = ""
@@ -43,13 +43,13 @@ class Agent:
     expected: str = ""
     """The epoch in its spec."""
     terms: tuple[PoolTerms, ...] = ()
-    """What its spec says of pools now."""
+    """The pool settings in its present spec."""
     busy: tuple[tuple[str, str, str, bool], ...] = ()
     """(namespace/pool, group, worker, whether in use) of memory that it was asked about."""
 
     @property
     def reachable(self) -> bool:
-        """Whether it has said where it is and who it is."""
+        """True if it has said where it is and who it is."""
         return bool(self.address and self.epoch)
 
 
@@ -176,7 +176,7 @@ class NodeSpec:
 def spec_of(
     agent: Agent, peers: Iterable[str], agents: Mapping[str, Agent], terms: Iterable[PoolTerms] = ()
 ) -> NodeSpec:
-    """What an agent is to be told."""
+    """The desired spec of an agent's HawkNode."""
     return NodeSpec(
         agent.epoch,
         tuple((name, agents[name].address, agents[name].epoch) for name in peers),
@@ -185,7 +185,7 @@ def spec_of(
 
 
 def outdated_peers(agent: Agent, wanted: NodeSpec) -> bool:
-    """Whether the spec must be written. An agent that is told nothing and needs nothing is left alone."""
+    """True if the spec must be written. An agent that is told nothing and needs nothing is left alone."""
     if not (wanted.peers or wanted.terms or agent.peers or agent.terms):
         return False
     return (wanted.peers, wanted.terms, wanted.epoch) != (

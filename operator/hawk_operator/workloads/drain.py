@@ -32,7 +32,7 @@ COST: Final = "-1000"
 
 @dataclass(frozen=True)
 class PodWork:
-    """What is known of the work of a group's pods."""
+    """The known work of a group's pods."""
 
     requests: Mapping[str, float]
     """Running and waiting requests by pod; pods without gauges are absent."""
@@ -52,7 +52,7 @@ class PodWork:
         return own or {key: used for key, used in self.memory.items() if key[0] == pod.node}
 
     def in_use(self, pod: Pod) -> bool | None:
-        """Whether any memory that goes with a pod is in use; None where that isn't known of all of it."""
+        """True if any memory that goes with a pod is in use; None where that isn't known of all of it."""
         said = set(self.of(pod).values())
         return True if True in said else None if None in said else False
 

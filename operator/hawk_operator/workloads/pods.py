@@ -1,4 +1,4 @@
-"""What a group's pods say, read from their plain form. Pure."""
+"""A group's pods, read from their plain form. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Pod:
     terminating: bool
     created: float
     unschedulable: str
-    """What the scheduler says, "" when it found a node."""
+    """The scheduler's message, "" when it found a node."""
     drain_since: float | None
     deletion_cost: str
     problem: str
@@ -42,12 +42,12 @@ class Pod:
 
     @property
     def holds(self) -> bool:
-        """Whether it counts against the budget: everything that is not over, terminating or not."""
+        """True if it counts against the budget: everything that is not over, terminating or not."""
         return not self.over
 
     @property
     def active(self) -> bool:
-        """Whether its controller counts it as a replica."""
+        """True if its controller counts it as a replica."""
         return not self.over and not self.terminating
 
 

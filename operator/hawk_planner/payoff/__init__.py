@@ -1,1 +1,2 @@
-"""Whether splitting inference over unlike devices pays: arithmetic, plans, and the condition on a pool."""
+"""The pay-off of splitting inference over heterogeneous devices: arithmetic, plans, and the condition on a
+pool."""

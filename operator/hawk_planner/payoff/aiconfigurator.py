@@ -23,7 +23,7 @@ __all__ = ["Asked", "Estimate", "estimator", "rows"]
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be estimated: one replica of `devices` devices in tensor parallel."""
+    """The subject of an estimate: one replica of `devices` devices in tensor parallel."""
 
     model: str
     """Our name of the model, for the rows."""

@@ -33,7 +33,7 @@ class Assumption:
 
 @dataclass(frozen=True)
 class Given:
-    """What a user or a measurement gives; None leaves the default, which is listed.
+    """Values of a user or a measurement; None leaves the default, which is listed.
 
     `source` says where the traffic figures are from.
     """
@@ -122,7 +122,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "path_share": (1e-6, 1),
     "rails": (1, 1024),
 }
-"""What each figure may be: wider than anything in use, narrow enough for every result to be a number."""
+"""The range of each figure: wider than anything in use, narrow enough for every result to be a number."""
 OPTIONS = {
     "link_bytes_per_second": "--link-gbps",
     **{

@@ -15,12 +15,12 @@ __all__ = ["Observed", "Suggestion", "suggest_splits"]
 
 @dataclass(frozen=True)
 class Observed:
-    """What a running or planned pool shows; shares are 0 to 1."""
+    """The observations of a running or planned pool; shares are 0 to 1."""
 
     prefill_share_of_decode_gaps: float | None = None
     """Share of inter-token time that prefills on the same device take."""
     decode_fits_other_device: bool | None = None
-    """Whether weights and KV of the whole decode fit the second device, and it is as fast or cheaper."""
+    """True if weights and KV of the whole decode fit the second device, and it is as fast or cheaper."""
     waiting_for_kv: float | None = None
     """Requests that wait for KV space."""
     tokens_per_expert: float | None = None

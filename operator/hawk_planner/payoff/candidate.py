@@ -1,4 +1,4 @@
-"""What one way of serving costs: a candidate, its pools and its figures.
+"""A candidate: one way of serving, its pools and its figures.
 
 Times are in seconds, rates a second, money in US dollars.
 """
@@ -35,7 +35,7 @@ class ServingMode(StrEnum):
 
 
 class Feasibility(StrEnum):
-    """Whether a candidate can be ranked."""
+    """How a candidate is ranked."""
 
     MEETS = "meets"
     """Meets every objective within every bound."""
@@ -56,7 +56,7 @@ class PoolUse:
     utilisation: float
     """Offered load over capacity of what limits the pool."""
     priced: bool
-    """Whether what the device costs is known."""
+    """True if what the device costs is known."""
 
     @property
     def devices(self) -> int:

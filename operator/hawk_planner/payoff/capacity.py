@@ -30,7 +30,7 @@ ROLES = {
     "decode": Limit.DECODE,
     "draft": Limit.DRAFT,
 }
-"""What a pool that needs more replicas lacks, where its way doesn't say it closer."""
+"""The shortage of a pool that needs more replicas, where its way of serving isn't more precise."""
 
 
 def with_capacity(candidate: Candidate, scenario: Scenario) -> Candidate:

@@ -1,4 +1,4 @@
-"""What a picture shows, as data: lines, bars and spans, with no drawing in it.
+"""The content of a picture, as data: lines, bars and spans, with no drawing in it.
 
 The same value is drawn, written as CSV, or tested.
 """
@@ -47,7 +47,7 @@ class Lines:
     log_x: bool = False
     log_y: bool = False
     from_zero: bool = False
-    """Whether the vertical axis begins at 0."""
+    """True if the vertical axis begins at 0."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What every figure of the planner demands of its inputs, and the one error it answers with.
+"""Range checks of the planner's inputs, and the error that they raise.
 
 A number that can't be right is refused where it enters, by name:
 a planner that silently replaced a zero bandwidth or an unknown price

@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class DecodeLoad:
-    """What one more decode meets on a device now."""
+    """The load that one more decode meets on a device now."""
 
     step_seconds: float
     """One decode step with the requests that are there, this one included."""
@@ -44,7 +44,7 @@ class DecodeLoad:
 
 @dataclass(frozen=True)
 class Offload:
-    """Whether to move one decode, and why."""
+    """The decision to move one decode or not, and its reason."""
 
     move: bool
     stay_seconds: float
@@ -138,7 +138,7 @@ def path_problem(path: Path) -> str | None:
 
 
 class PrefixChoice(StrEnum):
-    """What to do with a prefix that lives elsewhere."""
+    """The decision about a prefix that is cached elsewhere."""
 
     USE = "use"
     """Send the request to where the prefix is."""

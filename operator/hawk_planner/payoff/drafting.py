@@ -28,7 +28,8 @@ TOKEN_ID_BYTES = 4
 
 @dataclass(frozen=True)
 class MessageBytes:
-    """What one round sends: candidates out, the verdict back, and feature vectors where drafters use them."""
+    """The messages of one round: candidates out, the verdict back, and feature vectors where drafters use
+    them."""
 
     proposal_bytes: int
     response_bytes: int
@@ -71,7 +72,7 @@ class Round:
 
 @dataclass(frozen=True)
 class RoundTimes:
-    """What a round emits and takes."""
+    """The tokens that a round emits, and its time."""
 
     tokens: float
     round_seconds: float

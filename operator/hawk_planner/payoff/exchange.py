@@ -47,7 +47,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class ExchangeTimes:
-    """What one step exchanges, in bytes and seconds."""
+    """The exchange of one step, in bytes and seconds."""
 
     transfer_bytes: float
     bytes_per_token: float
@@ -128,7 +128,7 @@ def tokens_to_saturate(flops: float, bytes_per_second: float, weight_bytes: floa
 
 
 class CapacityCase(StrEnum):
-    """What freed weight memory is worth."""
+    """The worth of freed weight memory."""
 
     NOTHING_WAITS = "NothingWaits"
     """No request waits for KV space: the freed memory stays empty, the exchange is pure cost."""

@@ -34,7 +34,7 @@ class Handoff:
 
 @dataclass(frozen=True)
 class HandoffTimes:
-    """What the split costs and repays for one request, in seconds."""
+    """The cost and the gain of the split for one request, in seconds."""
 
     transfer_seconds: float
     exposed_seconds: float
@@ -57,7 +57,7 @@ class HandoffTimes:
 
 @dataclass(frozen=True)
 class LinkLoad:
-    """What a stream of requests asks of the link."""
+    """The load of a stream of requests on the link."""
 
     bytes_per_second: float
     utilisation: float

@@ -1,4 +1,4 @@
-"""What the bare arithmetic is asked: one dataclass a split, whose fields are the options of its command."""
+"""Inputs of the bare arithmetic: one dataclass a split, whose fields are the options of its command."""
 
 # ruff: noqa: RUF009 -- `_asked` is `field` with one argument fewer
 

@@ -50,7 +50,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured of one model on replicas of `devices` devices of one class."""
+    """Measurements of one model on replicas of `devices` devices of one class."""
 
     device: str
     devices: int
@@ -64,12 +64,12 @@ class Measured:
 
     @property
     def prefill_span(self) -> str:
-        """What prompts were measured."""
+        """Measured prefills."""
         return f"{self.prefill[0][0]:,.0f} to {self.prefill[-1][0]:,.0f} tokens"
 
     @property
     def decode_span(self) -> str:
-        """What decode steps were measured."""
+        """Measured decode steps."""
         return (
             f"batch {self.batches[0]:,.0f} to {self.batches[-1]:,.0f}, "
             f"context {self.contexts[0]:,.0f} to {self.contexts[-1]:,.0f}"

@@ -1,4 +1,4 @@
-"""What a pair of KV layouts leaves of a link: the cheapest strategy's time against the link's own.
+"""The share of a link that a pair of KV layouts leaves: the cheapest strategy's time against the link's own.
 
 A network card gathers small pieces slower than its link is fast, so equal layouts use the whole link
 and unlike ones the share that descriptors, strided keys or tiling at an end leave.

@@ -48,7 +48,7 @@ CLOSE = 0.02
 
 
 class Verdict(StrEnum):
-    """Whether splitting pays."""
+    """The verdict on splitting."""
 
     PAYS = "pays"
     DOES_NOT_PAY = "does not pay"

@@ -41,7 +41,7 @@ class Question:
     scenario: Scenario
     assumptions: tuple[Assumption, ...]
     splits: bool
-    """Whether the pool declares groups of both roles."""
+    """True if the pool declares groups of both roles."""
 
 
 def build_scenario(

@@ -26,7 +26,7 @@ class Recommendation:
     candidate: Candidate
     manifest: dict[str, Any]
     changes: tuple[str, ...]
-    """What differs from the pool as it is; empty when nothing does."""
+    """The differences from the pool as it is; empty when there are none."""
 
 
 def recommend_spec(pool: Mapping[str, Any], ranking: Sequence[Candidate]) -> Recommendation | None:

@@ -1,4 +1,4 @@
-"""What a device can do at best: arithmetic against reading memory.
+"""Roofline of a device: arithmetic against reading memory.
 
 A piece of work is so many FLOPs and so many bytes; the slower of the two decides, and is named.
 """

@@ -60,7 +60,7 @@ class Device:
 
     @property
     def priced(self) -> bool:
-        """Whether what it costs is known: a price by the hour, or a purchase price and power."""
+        """True if what it costs is known: a price by the hour, or a purchase price and power."""
         return self.price_per_hour_usd is not None or None not in (self.price_usd, self.watts)
 
     def usd_per_hour(self, tariff: economics.Tariff) -> float | None:
@@ -75,7 +75,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Efficiency:
-    """What is reached of the peak rates: assumptions, each with a name to change it by."""
+    """The reached shares of the peak rates: assumptions, each with a name to change it by."""
 
     prefill_mfu: float
     """Share of peak FLOP/s that prefill reaches."""
@@ -86,7 +86,7 @@ class Efficiency:
     step_seconds: float
     """Scheduling and launch of one step."""
     tensor: float
-    """What is left of the rates at each doubling of the devices of a replica."""
+    """The share of the rates that is left at each doubling of a replica's devices."""
     most_sequences: int
     """Sequences that an engine decodes at once."""
 
@@ -179,7 +179,7 @@ class Targets:
 
 @dataclass(frozen=True)
 class Drafter:
-    """What a draft and verify split needs to be priced."""
+    """The inputs that price a draft and verify split."""
 
     work: ModelCosts
     acceptance: float

@@ -26,7 +26,7 @@ __all__ = ["Decoding", "Limit", "Mixed", "decode_steadily", "fits", "mix_steadil
 
 
 class Limit(StrEnum):
-    """What stops a pool from carrying more."""
+    """The limit that stops a pool from carrying more."""
 
     NONE = ""
     WEIGHTS = "weights don't fit"
@@ -49,7 +49,7 @@ class Decoding:
     itl_seconds: float
     """At the objective's percentile; infinite when the replica can't keep up."""
     limit: Limit
-    """What is broken, NONE when all holds."""
+    """The limit that is broken, NONE when all hold."""
     step_seconds: float = inf
     """Mean time of a step."""
 

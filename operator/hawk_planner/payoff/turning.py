@@ -1,4 +1,4 @@
-"""What would turn the verdict on the declared split: the nearest value of one input at which it changes.
+"""Turning points of the verdict on the declared split: the nearest value of one input at which it changes.
 
 The search doubles or halves the present value, up to sixty-four times either way, then closes in.
 Other inputs stay as they are, and so do the devices a replica of the best colocation.

@@ -50,7 +50,7 @@ class _Compared:
 
     @property
     def pays(self) -> bool | None:
-        """Whether the split is better; None when a price is missing."""
+        """True if the split is better; None when a price is missing."""
         meets = self.apart.standing is Feasibility.MEETS, self.whole.standing is Feasibility.MEETS
         if meets[0] != meets[1]:
             return meets[0]

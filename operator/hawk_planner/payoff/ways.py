@@ -1,4 +1,4 @@
-"""What the ways of serving share: searching the fewest replicas, and adding up money and energy."""
+"""Shared by the ways of serving: searching the fewest replicas, and adding up money and energy."""
 
 from __future__ import annotations
 

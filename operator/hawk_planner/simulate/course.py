@@ -1,4 +1,4 @@
-"""What a picture of a comparison shows: traffic and replicas over time, as plain numbers."""
+"""The content of a comparison's picture: traffic and replicas over time, as plain numbers."""
 
 from __future__ import annotations
 

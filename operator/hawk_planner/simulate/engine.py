@@ -32,7 +32,7 @@ class ClusterSettings:
     interval_s: float = 15.0
     """Between two decisions."""
     link_bytes_per_second: float = 45e9
-    """What one prefill worker's link carries."""
+    """The rate of one prefill worker's link."""
     order: QueueOrder = QueueOrder.ARRIVAL
     """How the router orders prompts."""
     initial: Mapping[str, int] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class WorkerSpan:
 
 @dataclass
 class SimulationResult:
-    """What became of every request, and what it took. Lists are in the order of the trace's requests."""
+    """The outcome of every request, and its cost. Lists are in the order of the trace's requests."""
 
     ttft_s: list[float]
     itl_s: list[float]

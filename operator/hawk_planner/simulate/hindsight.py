@@ -148,7 +148,7 @@ def _bisected(low: float, high: float, holds: Callable[[float], bool]) -> float:
 
 
 class _Path:
-    """What each slot needs, and the cheapest way through the slots."""
+    """The needs of each slot, and the cheapest way through the slots."""
 
     def __init__(self, trace: Trace, problem: Problem, settings: ClusterSettings) -> None:
         self.settings = settings
@@ -183,7 +183,7 @@ class _Path:
         return self._schedule(_walk(value, origins))
 
     def usd(self, schedule: Schedule) -> float:
-        """What a schedule costs by itself, from each worker's being asked for."""
+        """The cost of a schedule by itself, from each worker's being asked for."""
         price = {group.name: group.cost_per_hour or 1.0 for group in self.groups}
         return (
             SLOT_S

@@ -1,4 +1,5 @@
-"""What a metrics store would show of the simulated pool, as a `Window`, and what the peers' rules look at."""
+"""The simulated pool as a metrics store would show it: a `Window`, and the gauges that the baselines'
+rules read."""
 
 from __future__ import annotations
 

@@ -83,7 +83,8 @@ def fixed(replicas: Mapping[str, int], name: str) -> Schedule:
 
 @dataclass(frozen=True)
 class Knobs:
-    """What a sweep may turn. `prefill` and `decode` are the values that a rule aims at, each role its own."""
+    """The targets that a sweep may vary. `prefill` and `decode` are the values that a rule aims at, each
+    role its own."""
 
     prefill: float
     decode: float
@@ -111,7 +112,7 @@ def by_queue(knobs: Knobs) -> dict[Role, Measure]:
 
 @dataclass
 class RuleState:
-    """What a role's rule remembers."""
+    """The state of a role's rule."""
 
     recommended: deque[tuple[float, int]] = field(default_factory=deque)
     readings: deque[tuple[float, float]] = field(default_factory=deque)

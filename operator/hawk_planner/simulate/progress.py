@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def watched(requests: int) -> Iterator[Tell | None]:
-    """What shows the runs of each policy as a bar on stderr, and goes; None where stderr is no terminal."""
+    """A progress bar on stderr for the runs of each policy; None where stderr is no terminal."""
     if not sys.stderr.isatty():
         yield None
         return

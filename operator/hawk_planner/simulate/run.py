@@ -111,7 +111,8 @@ class Arena:
 
     @cached_property
     def _digest(self) -> str:
-        """What all runs here depend on, but for their settings and policies; of the pool, what is served
+        """The digest of everything that all runs here depend on, but for their settings and policies; of
+        the pool, what is served
         and scored: the rest is for our decision, whose key has it.
         """
         served = self.problem.model, self.problem.groups, self.problem.ttft, self.problem.itl

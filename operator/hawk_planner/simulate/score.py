@@ -1,4 +1,4 @@
-"""What a run was worth: attainment, cost, energy, and how often it changed its mind."""
+"""The score of a run: attainment, cost, energy, and how often it changed its mind."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Score:
     ttft_p95_seconds: float
     ttft_p99_seconds: float
     settings: dict[str, float | str] = field(default_factory=dict)
-    """What a sweep chose."""
+    """The choice of a sweep."""
     timeline: tuple[tuple[float, dict[str, int], dict[str, int]], ...] = ()
 
     @property

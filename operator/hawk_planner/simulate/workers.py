@@ -147,7 +147,7 @@ class StepCost:
 
 
 def _lines(parts: tuple[tuple[float, float], ...]) -> tuple[float, float]:
-    """What grows with each token without end, and what full windows cost a sequence."""
+    """The memory that grows with each token without end, and that of a sequence's full windows."""
     growing = sum(cost for cost, limit in parts if math.isinf(limit))
     return growing, sum(cost * limit for cost, limit in parts if not math.isinf(limit))
 
@@ -210,7 +210,7 @@ class DecodeWorker:
         return cost.base + max(reading, computing)
 
     def fits(self, job: Job) -> bool:
-        """Whether there is a place and memory for all that the sequence will hold."""
+        """True if there is a place and memory for all that the sequence will hold."""
         need = self.cost.kv_bytes(job.request.prompt + job.request.output)
         return len(self.ends) < MAX_BATCH and need <= self.free_bytes
 

@@ -20,7 +20,7 @@ Counts = Mapping[str, int]
 
 
 class Need(Protocol):
-    """What a group needs for a rate of requests, and what it carries."""
+    """The replicas that a group needs for a rate of requests, and the rate that it carries."""
 
     @property
     def unit(self) -> float:
@@ -128,7 +128,7 @@ def totals(problem: Problem, counts: Counts) -> tuple[int, int]:
 
 
 def within_ratio(problem: Problem, counts: Counts) -> bool:
-    """Whether dedicated prefill to decode replicas are within the bounds (an empty side always is)."""
+    """True if dedicated prefill to decode replicas are within the bounds (an empty side always is)."""
     prefill, decode = (sum(counts[g.name] for g in problem.side(r)) for r in (Role.PREFILL, Role.DECODE))
     if not prefill or not decode:
         return True
@@ -164,13 +164,13 @@ def _move(groups: Sequence[SizedGroup], counts: dict[str, int], change: int, bou
 
 
 def over_devices(problem: Problem) -> Callable[[Counts], bool]:
-    """Whether counts exceed the budget of devices."""
+    """True if counts exceed the budget of devices."""
     budget = problem.budget_devices
     return lambda counts: budget is not None and problem.devices(counts) > budget
 
 
 def over_money(problem: Problem) -> Callable[[Counts], bool]:
-    """Whether counts exceed the budget of money; what has no price can't be paid beyond its minimum."""
+    """True if counts exceed the budget of money; what has no price can't be paid beyond its minimum."""
     budget = problem.budget_usd_per_hour
 
     def over(counts: Counts) -> bool:

@@ -158,13 +158,14 @@ def _on_demand(look: _Look, window: Window, needs: Needs) -> Decision:
 
 
 def _lasting(look: _Look, standby: Mapping[str, int]) -> dict[str, int]:
-    """What bursts need, where it was needed for a whole start-up: of a reserve one look is noise."""
+    """The replicas that bursts need, where they were needed for a whole start-up: one window alone is
+    noise."""
     since = look.now - _ahead(look.problem)
     return {name: look.history.least_standby(name, since, count) for name, count in standby.items()}
 
 
 def _learned(look: _Look, window: Window, needs: Needs) -> dict[str, float]:
-    """What this look teaches about waits and steps, from the workers as they are."""
+    """The corrections for waits and steps learned from this window and the workers as they are."""
     there = {name: seen.ready for name, seen in look.observed.items()}
     corrections = learn_steps(look.history.corrections, look.problem, needs, window, there)
     ready = {name: count for name, count in there.items() if name in needs.prefill}
@@ -230,7 +231,8 @@ def _idle(look: _Look, window: Window) -> Decision:
 
 
 def _standby(look: _Look, window: Window) -> dict[str, int]:
-    """What is kept without traffic: the minima, or what the last hour's bursts would need if they came."""
+    """The replicas that are kept without traffic: the minima, or what the last hour's bursts would need if
+    they came."""
     problem, before = look.problem, look.history.load
     if before is not None:
         try:

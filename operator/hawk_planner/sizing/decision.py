@@ -1,4 +1,4 @@
-"""What was decided, why, on what numbers, and what is expected of it."""
+"""A decision: its replicas, its reason, its inputs and its predictions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Decision:
     act: bool = True
     wanted: Mapping[str, int] | None = None
     standby: Mapping[str, int] | None = None
-    """What the bursts of the last hour would need if they came again."""
+    """The replicas that the bursts of the last hour would need if they came again."""
     rate: float | None = None
     prediction: Mapping[str, float | str] = field(default_factory=dict)
     inputs: Mapping[str, float | str] = field(default_factory=dict)

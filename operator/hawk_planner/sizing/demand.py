@@ -30,7 +30,7 @@ LINK_UTILISATION = 0.7
 
 @dataclass(frozen=True)
 class OfferedLoad:
-    """What comes in: `rate` requests/s, lengths in tokens, and burstiness in bins of `bin_s` seconds.
+    """The offered load: `rate` requests/s, lengths in tokens, and burstiness in bins of `bin_s` seconds.
 
     `prefill_backlog` and `decode_backlog` are requests/s on top, to work off what waits already.
     """
@@ -204,7 +204,7 @@ class PrefillNeed:
         return Queue(replicas, rate, self.service, self.dispersion, self.stretch, self.wait_factor)
 
     def link_binds(self, rate: float) -> bool:
-        """Whether the link, and not the work, decides."""
+        """True if the link, and not the work, decides."""
         return rate * self.link_replicas > 1 and math.ceil(rate * self.link_replicas) >= self.replicas(rate)
 
 
@@ -283,7 +283,7 @@ class DecodeNeed:
 
     @property
     def limit(self) -> str:
-        """What keeps the batch from being larger."""
+        """The limit that keeps the batch from being larger."""
         if not self.memory_batch:
             return "the weights don't fit the memory"
         if not self.latency_batch:

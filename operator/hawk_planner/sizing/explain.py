@@ -54,7 +54,7 @@ def inputs(problem: Problem, needs: Needs, window: Window, corrections: Mapping[
 
 
 def prediction(problem: Problem, needs: Needs, replicas: Mapping[str, int]) -> Values:
-    """What is expected once the replicas are ready: seconds, shares, US dollars an hour."""
+    """The predictions for when the replicas are ready: seconds, shares, US dollars an hour."""
     found: Values = {}
     prefill, many = _main(problem, needs.prefill, replicas)
     if prefill is not None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Situation:
-    """What a goal is found in: needs, the most that each group may have, and what is there."""
+    """The search space of a goal: needs, the most that each group may have, and the present replicas."""
 
     problem: Problem
     needs: Needs
@@ -65,7 +65,7 @@ class Situation:
 
 @dataclass(frozen=True)
 class _Carrying:
-    """What has to be carried: a load, and the bursts that may come on top."""
+    """The demand: a load, and the bursts that may come on top."""
 
     at: Situation
     load: OfferedLoad
@@ -97,7 +97,7 @@ class _Carrying:
 
     @cached_property
     def _prompts(self) -> list[Prompts]:
-        """What has to be in time: at the rate of the load, and over the bursts."""
+        """The share that has to be in time: at the rate of the load, and over the bursts."""
         at, load = self.at, self.load
         rates = [((load.prefill_rate, 1.0),), *([load.levels] if self._bursts else [])]
         return [
@@ -115,7 +115,7 @@ class _Carrying:
         return {name: max(count, chosen.get(name, 0)) for name, count in self._least.items()}
 
     def carried(self, side: tuple[SizedGroup, ...], counts: Counts) -> bool:
-        """Whether one side's `counts` carry it."""
+        """True if one side's `counts` carry it."""
         at = self.at
         if any(counts[group.name] < group.least for group in side):
             return False
@@ -133,7 +133,7 @@ class _Carrying:
         return all(enough(prompts, self._stages, counts) for prompts in self._prompts)
 
     def cheaper(self, side: tuple[SizedGroup, ...]) -> bool:
-        """Whether something near what is there costs less and carries it: one replica less, or exchanged."""
+        """True if something near what is there costs less and carries it: one replica less, or exchanged."""
         present = self.at.present
         for group in side:
             if present[group.name] <= group.least:

@@ -1,4 +1,4 @@
-"""What was recommended and decided lately: what stabilisation, fallback and forecasts need."""
+"""Recent recommendations and decisions, for stabilisation, fallback and forecasts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ON_TRAFFIC = frozenset(
     {Reason.DEMAND, Reason.STEADY, Reason.STABILIZING, Reason.AT_BUDGET, Reason.AT_BOUND, Reason.INFEASIBLE}
 )
 CORRECTION = "Correction"
-"""What a learned correction's name ends with among a decision's inputs."""
+"""The suffix of a learned correction's name among a decision's inputs."""
 KEPT_S = 3600.0
 """Entries older than this are dropped, and those beyond the longest window that is in use."""
 

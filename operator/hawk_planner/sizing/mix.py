@@ -61,7 +61,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Prompts:
-    """What comes: rates (L,) in requests/s with the `shares` (L,) of requests that meet them, prompts of
+    """The arrivals: rates (L,) in requests/s with the `shares` (L,) of requests that meet them, prompts of
     `weights` (P,) due within `targets` (P,) seconds, and the share of all that must be in time.
     """
 
@@ -76,7 +76,7 @@ class Prompts:
     known: dict[bytes, list[Array]] = field(default_factory=dict, init=False, compare=False, repr=False)
     """Erlang's B by servers, for loads that a search meets again and again."""
     first: dict[tuple[str, int], Array] = field(default_factory=dict, init=False, compare=False, repr=False)
-    """What is late on the first stage by its workers, likewise."""
+    """The share that is late on the first stage by its workers, likewise."""
 
     @cached_property
     def rate(self) -> float:
@@ -273,7 +273,7 @@ def _fewest(fits: Callable[[int], bool], low: int, high: int, start: int) -> int
 
 
 def enough(prompts: Prompts, stages: Sequence[Stage], counts: Mapping[str, int]) -> bool:
-    """Whether `counts` workers bring enough of the prompts through in time."""
+    """True if `counts` workers bring enough of the prompts through in time."""
     rate = prompts.rate
     own = [stage for stage in stages if not stage.lends]
     linked = [stage for stage in own if stage.link_replicas]

@@ -1,4 +1,4 @@
-"""What is to be decided, in plain numbers: the pool, its devices, and what must hold."""
+"""The sizing problem, in plain numbers: the pool, its devices, and its objectives."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SizedGroup:
 
     @property
     def cost_per_hour(self) -> float | None:
-        """What an hour of a replica costs: its price an hour, else its price to buy over three years.
+        """The cost of a replica an hour: its price an hour, else its price to buy over three years.
 
         For comparing devices only; a budget an hour counts prices an hour.
         """
@@ -67,7 +67,8 @@ class SizedGroup:
 
 @dataclass(frozen=True)
 class GroupObservation:
-    """What is there: `replicas` asked for, `ready` pods, `capacity` usable ones, `pending` unschedulable."""
+    """The present replicas: `replicas` asked for, `ready` pods, `capacity` usable ones, `pending`
+    unschedulable."""
 
     replicas: int
     ready: int = 0
@@ -145,7 +146,7 @@ class Problem:
         return tuple(group for group in self.groups if group.role is role)
 
     def price(self, group: SizedGroup) -> float:
-        """What a replica costs for comparing groups: money where all groups have a price, else devices."""
+        """The cost of a replica for comparing groups: money where all groups have a price, else devices."""
         if all(one.cost_per_hour is not None for one in self.groups):
             return group.cost_per_hour or 0.0
         return float(max(1, group.devices))
@@ -155,7 +156,7 @@ class Problem:
         return sum(replicas.get(group.name, 0) * group.devices for group in self.groups)
 
     def usd_per_hour(self, replicas: Mapping[str, int]) -> float | None:
-        """What they cost an hour; None when a group with replicas has no price."""
+        """Their cost an hour; None when a group with replicas has no price."""
         total = 0.0
         for group in self.groups:
             count = replicas.get(group.name, 0)

@@ -25,18 +25,18 @@ USABLE_MEMORY = 0.90
 STEP_OVERHEAD_S = 0.001
 """Scheduling and launch time of one decode step."""
 TENSOR_EFFICIENCY = 0.95
-"""What is left of the rates at each doubling of the devices that share a layer."""
+"""The share of the rates that is left at each doubling of the devices that share a layer."""
 MAX_BATCH = 256
 """Sequences that an engine decodes at once, unless something binds earlier."""
 
 
 Parts = tuple[tuple[float, float], ...]
-"""What a token costs, and up to which token (a window; infinite without one), by kind of layer."""
+"""The cost of a token, and up to which token (a window; infinite without one), by kind of layer."""
 
 
 @dataclass(frozen=True)
 class ModelWork:
-    """What a model costs: `active_parameters` multiply each token, `weight_bytes` are all resident.
+    """The work of a model: `active_parameters` multiply each token, `weight_bytes` are all resident.
 
     `attention` holds FLOP for one (query, key) pair, `kv` the bytes retained a token, `kv_read` the bytes
     that a decode step reads a token, each with its limit in tokens; `state_bytes` come with each sequence.
@@ -142,7 +142,7 @@ class Worker:
         return STEP_OVERHEAD_S + max(memory, compute)
 
     def compute_seconds(self, model: ModelWork, batch: float, context: float) -> float:
-        """What of a decode step's time keeps the compute units from other work; reading doesn't."""
+        """The part of a decode step's time that keeps the compute units from other work; reading doesn't."""
         flops = batch * model.token_flops(context)
         return STEP_OVERHEAD_S + flops / (self._known("flops") * PREFILL_MFU * self._sharing)
 

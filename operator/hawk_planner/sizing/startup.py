@@ -58,7 +58,7 @@ def at_ratio(problem: Problem, ratio: Fraction, least: Mapping[str, int]) -> dic
 
 
 def _affordable(problem: Problem, prefill: int, decode: int) -> bool:
-    """Whether so many replicas, in the smallest groups, can be within the budget of devices."""
+    """True if so many replicas, in the smallest groups, can be within the budget of devices."""
     if problem.budget_devices is None:
         return True
     small = [min(g.devices for g in problem.side(role)) for role in (Role.PREFILL, Role.DECODE)]

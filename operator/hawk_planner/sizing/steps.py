@@ -104,7 +104,7 @@ def _grow(
 
 
 def _over(problem: Problem) -> Callable[[Mapping[str, int]], bool]:
-    """Whether counts exceed a budget; what has no price counts as free here, the decision limits it."""
+    """True if counts exceed a budget; what has no price counts as free here, the decision limits it."""
     devices, money = over_devices(problem), problem.budget_usd_per_hour
 
     def over(counts: Mapping[str, int]) -> bool:

@@ -36,7 +36,7 @@ _STEEPEST = 2.0
 
 
 class Bin(NamedTuple):
-    """What came in one bin."""
+    """The arrivals of one bin."""
 
     requests: float
     prompt_tokens: float = 0.0

@@ -16,7 +16,7 @@ U = TypeVar("U")
 
 
 class State(StrEnum):
-    """What a signal holds."""
+    """The state of a signal."""
 
     VALUE = "Value"
     MISSING = "Missing"

@@ -1,4 +1,4 @@
-"""What the traffic of a pool was over one window, every signal with its state."""
+"""The traffic of a pool over one window, every signal with its state."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Window:
         return _REASONS[next(signal.state for signal in needed if not signal.known)]
 
     def message(self) -> str:
-        """What the condition MetricsAvailable says."""
+        """The message of the condition MetricsAvailable."""
         lost = self.lost()
         if lost:
             return lost

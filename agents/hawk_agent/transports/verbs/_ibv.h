@@ -236,7 +236,7 @@ typedef struct {
     int event_type;
 } IbvAsyncEvent;
 
-/* What a provider runs without a call into the library; the entries between aren't used. */
+/* The operations that a provider carries out without a call into the library; the entries between are unused. */
 typedef struct {
     void *before_mw[7];
     IbvMw *(*alloc_mw)(IbvPd *pd, int type);

@@ -208,7 +208,7 @@ static PyObject *context_close(Context *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* What the extended query says of on-demand paging over a reliable connection; 0 where it can't be asked. */
+/* On-demand paging over a reliable connection, by the extended query; 0 where it can't be asked. */
 static unsigned int odp_of(IbvContext *context)
 {
     if (context->abi_compat != HAWK_VERBS_ABI_IS_EXTENDED)

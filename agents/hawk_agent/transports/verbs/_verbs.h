@@ -1,4 +1,4 @@
-/* What the extension's parts share: the library's functions and the objects that Python holds. */
+/* Shared by the extension's parts: the library's functions and the objects that Python holds. */
 #ifndef HAWK_VERBS_H
 #define HAWK_VERBS_H
 
@@ -117,7 +117,7 @@ void verbs_free(void *self);
 PyObject *verbs_error(int error);
 PyObject *verbs_closed(const char *what);
 
-/* What a provider's function returned as an errno: positive, -1 with errno set, or -errno. */
+/* A provider's return value as an errno: positive, -1 with errno set, or -errno. */
 static inline int as_errno(int returned)
 {
     if (returned == 0)

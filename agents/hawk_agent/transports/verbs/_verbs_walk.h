@@ -117,7 +117,7 @@ static int open_request(Cursor *c, int64_t most, uint64_t remote, uint32_t rkey)
     return 1;
 }
 
-/* Whether the open request can take `length` more bytes that begin at a remote address. */
+/* True if the open request can take `length` more bytes that begin at a remote address. */
 static inline int goes_on(const Cursor *c, uint64_t remote, uint32_t rkey, uint64_t length)
 {
     return c->open && remote == c->expect && rkey == c->open->wr.rdma.rkey && c->bytes + length <= c->max_message;

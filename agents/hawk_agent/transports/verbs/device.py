@@ -25,7 +25,7 @@ _MOST_GIDS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class DeviceLimits:
-    """What a device takes.
+    """The limits of a device.
 
     Attributes:
         max_sge, max_sge_rd: pieces in the list of a write, and of a read.
@@ -265,7 +265,7 @@ class RdmaDevice:
 
     @property
     def limits(self) -> DeviceLimits:
-        """What it takes."""
+        """Its limits."""
         return self.info.limits
 
     @property

@@ -1,4 +1,4 @@
-"""What goes wrong with verbs, typed. No message ever holds a key.
+"""Errors of verbs. No message ever holds a key.
 
 ```
 VerbsError (a TransportError)

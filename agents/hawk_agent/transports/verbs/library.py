@@ -41,7 +41,7 @@ def load_library(path: str = LIBRARY) -> native.Library:
 
 
 def fork_status(path: str = LIBRARY) -> str:
-    """Whether a child of this process could take a registered page away: for the log at start-up.
+    """True if a child of this process could take a registered page away: for the log at start-up.
 
     "enabled": the library keeps the pages out of children; "not needed": the kernel copies them for children;
     "disabled": a child's first write to a shared page would part our mapping from the device's.

@@ -117,7 +117,7 @@ class Card:
         return out
 
     def store(self, key: int, address: int, data: Bytes) -> None:
-        """What the peer's write does here."""
+        """Carry out the peer's write."""
         for region, mask, at in self._pieces(key, address, data.size, REMOTE_WRITE):
             region.memory[at] = data[mask]
 
@@ -194,7 +194,7 @@ def _addresses(handle: _Handle, start: int, nbytes: int) -> tuple[Addresses, Add
 
 @dataclass(slots=True)
 class Tally:
-    """What a plan made two cards do."""
+    """Counts of two cards' operations under a plan."""
 
     writes: int = 0
     source_keys: int = 0

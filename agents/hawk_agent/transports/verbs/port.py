@@ -66,7 +66,7 @@ class Port:
 
     @property
     def facts(self) -> RailFacts:
-        """What the HawkNode's status tells of it."""
+        """Its entry in the HawkNode's status."""
         info, limits = self.device.info, self.device.limits
         windows = min(limits.max_mw, MOST_WINDOWS)
         fence = FenceKind.QUEUE_PAIR.value

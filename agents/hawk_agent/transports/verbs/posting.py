@@ -167,12 +167,12 @@ class Posting:
 
     @property
     def posted(self) -> bool:
-        """Whether every request is posted."""
+        """True if every request is posted."""
         return self._cursor.done
 
     @property
     def settled(self) -> bool:
-        """Whether every request that was posted has ended, and none is to come."""
+        """True if every request that was posted has ended, and none is to come."""
         over = self._cursor.done or self.queue.raw.failure is not None
         return over and (not self._cursor.requests or self.queue.raw.retired > self._cursor.last)
 

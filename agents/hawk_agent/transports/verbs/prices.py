@@ -1,4 +1,4 @@
-"""What a card takes for bytes, requests and pieces, measured on the card itself at start.
+"""A card's times for bytes, requests and pieces, measured on the card itself at start.
 
 Two queue pairs of one port, connected to each other, carry four small transfers: one long run, many short
 writes, full lists of short pieces, and many short reads. The first gives bytes a second, the others the

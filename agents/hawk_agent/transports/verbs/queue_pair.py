@@ -42,7 +42,8 @@ _MAX_READS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class EndpointInfo:
-    """What the other end needs to connect; nothing of it is secret. `mtu` in bytes, 0 when not told."""
+    """The address that the other end connects to; nothing of it is secret. `mtu` in bytes, 0 when not
+    told."""
 
     qpn: int
     psn: int
@@ -149,7 +150,7 @@ class QueuePair:
 
     @property
     def info(self) -> EndpointInfo:
-        """What the peer connects to."""
+        """The address that the peer connects to."""
         device = self.device.info
         reads = min(device.limits.max_reads, _MAX_READS)
         return EndpointInfo(self.raw.number, self.psn, device.gid, device.active_mtu, device.lid, reads)

@@ -50,7 +50,7 @@ def shares(chunk: Chunk, heads: int, rails: int) -> tuple[Share, ...]:
 
 
 def _largest(extent: int, rails: int) -> float:
-    """What the busiest rail gets, of all."""
+    """The share of all bytes that the busiest rail carries."""
     return -(-extent // rails) / extent
 
 
@@ -110,5 +110,5 @@ class Arrivals:
         self._in.setdefault(chunk, set()).add(share)
 
     def complete(self, chunk: int, of: int) -> bool:
-        """Whether `of` shares of the chunk are in."""
+        """True if `of` shares of the chunk are in."""
         return len(self._in.get(chunk, ())) == of

@@ -32,7 +32,7 @@ _IBV_ACCESS_ON_DEMAND: Final = 64
 
 
 class AccessFlags(IntFlag):
-    """What a registration allows beyond reading by our own card."""
+    """The access that a registration allows, beyond reading by our own card."""
 
     NONE = 0
     IBV_ACCESS_LOCAL_WRITE = 1
@@ -46,11 +46,11 @@ GATHERED: Final = AccessFlags.NONE
 PULLED: Final = AccessFlags.IBV_ACCESS_REMOTE_READ
 """A source that the peer reads."""
 DESTINATION: Final = AccessFlags.IBV_ACCESS_LOCAL_WRITE | AccessFlags.IBV_ACCESS_REMOTE_WRITE
-"""What the peer writes."""
+"""Written by the peer."""
 WINDOWED: Final = AccessFlags.IBV_ACCESS_LOCAL_WRITE | AccessFlags.IBV_ACCESS_MW_BIND
-"""What the peer writes through memory windows only."""
+"""Written by the peer, through memory windows only."""
 STAGING: Final = AccessFlags.IBV_ACCESS_LOCAL_WRITE
-"""What our own card writes: bounce buffers, and destinations of our own reads."""
+"""Written by our own card: bounce buffers, and destinations of our own reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ def _reason(error: OSError, nbytes: int, at: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MemlockLimits:
-    """What decides how much this process may lock: bytes (-1: no limit), uid, capabilities in effect."""
+    """The limits on memory that this process may lock: bytes (-1: no limit), uid, capabilities in effect."""
 
     memlock: int
     uid: int

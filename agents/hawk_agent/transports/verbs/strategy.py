@@ -39,13 +39,13 @@ class VerbsStrategy(Enum):
 
     @property
     def pulled(self) -> bool:
-        """Whether the receiver reads, so that the source is opened and not the destination."""
+        """True if the receiver reads, so that the source is opened and not the destination."""
         return self in {VerbsStrategy.SCATTER, VerbsStrategy.TILE_LAST}
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyDecision:
-    """What was chosen and why: `prices` are the (way, predicted seconds) of all that are possible."""
+    """The choice and its reason: `prices` are the (way, predicted seconds) of all that are possible."""
 
     way: VerbsStrategy
     seconds: float
@@ -99,7 +99,7 @@ def _over(costs: Costs, rails: int) -> Costs:
 
 
 def _warning(nest: Nest, way: VerbsStrategy) -> str:
-    """What a piece of few features costs; empty where pieces are long enough or no card handles them."""
+    """A warning about pieces of few features; empty where pieces are long enough or no card handles them."""
     if way not in {VerbsStrategy.GATHER, VerbsStrategy.SCATTER} or not nest.moves:
         return ""
     features = min(move.run for move in nest.moves) // nest.destination.itemsize

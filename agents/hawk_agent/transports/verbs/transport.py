@@ -223,7 +223,7 @@ class Verbs(Transport):
             log.warning("verbs: %s: %s", layouts, decision.warning)
 
     def _first(self, told: str) -> bool:
-        """Whether this is told for the first time; what comes with every transfer needs no line each time."""
+        """True if this is told for the first time; what comes with every transfer needs no line each time."""
         if told in self._told:
             return False
         if len(self._told) >= MOST_TOLD:

@@ -53,7 +53,7 @@ class MemoryWindow:
 
     @property
     def remote_range(self) -> RemoteRange:
-        """What the peer is told: range, address and key of the last bind."""
+        """The peer's view of it: range, address and rkey of the last bind."""
         if self._range is None:
             raise PostError("a window that isn't bound opens nothing")
         offset, nbytes, address = self._range

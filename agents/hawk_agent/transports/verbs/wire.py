@@ -1,4 +1,4 @@
-"""What two agents tell each other of their queue pairs and keys, as messages."""
+"""The messages by which two agents exchange their queue pairs and rkeys."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def endpoint(rail: peer_pb2.Rail) -> EndpointInfo:
 
 
 def remote_ranges(rail: peer_pb2.Rail) -> tuple[RemoteRange, ...]:
-    """What the peer opened, in the order of its offsets. TransportError for ranges that overlap."""
+    """The ranges that the peer opened, in the order of their offsets. TransportError for ranges that
+    overlap."""
     found = sorted(
         (RemoteRange(r.offset, r.bytes, r.address, r.rkey) for r in rail.ranges), key=lambda one: one.offset
     )

@@ -1,4 +1,4 @@
-"""What both baselines' processes do alike: memory, translation on arrival, and answers as lines of JSON."""
+"""Shared by both baselines' processes: memory, translation on arrival, and answers as lines of JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def region(nbytes: int) -> Bytes:
 
 
 def content(nbytes: int) -> Bytes:
-    """What is sent."""
+    """The bytes that are sent."""
     return np.random.default_rng(3).integers(0, 256, nbytes, dtype=np.uint8)
 
 
@@ -38,7 +38,7 @@ def tile_order(mebibytes: int) -> npt.NDArray[np.int64]:
 
 
 def translators(mebibytes: int, arrived: Bytes, tiles: Bytes) -> dict[str, Callable[[], None]]:
-    """What happens on arrival: nothing, this package's kernel, or numpy's fastest way (take)."""
+    """The translation on arrival: none, this package's kernel, or numpy's fastest way (take)."""
     work = workload("row-major", "tiles-16x16", mebibytes)
     order = tile_order(mebibytes)
     from_pieces, to_pieces = arrived.view("V32"), tiles.view("V32")
@@ -53,7 +53,7 @@ def translators(mebibytes: int, arrived: Bytes, tiles: Bytes) -> dict[str, Calla
 
 
 def right(mode: str, mebibytes: int, arrived: Bytes, tiles: Bytes) -> bool:
-    """Whether the last transfer left what it should have."""
+    """True if the last transfer left what it should have."""
     sent = content(arrived.size)
     if mode == "plain":
         return bool(np.array_equal(arrived, sent))

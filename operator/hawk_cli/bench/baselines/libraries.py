@@ -20,7 +20,7 @@ _SECONDS = 300
 
 
 def found(packages: tuple[str, ...], cache: Path) -> dict[str, str]:
-    """What a process' environment must say for it to find them; nothing where the system has them.
+    """The environment variables with which a process finds them; none where the system has them.
 
     Raises:
         BenchError: this isn't Debian or one like it, or its packages can't be reached.

@@ -69,7 +69,8 @@ def environment() -> Path:
 
 @dataclass(frozen=True)
 class DynamoSettings:
-    """What a sweep may turn: seconds between adjustments, load mode, minima, and the TTFT aimed at (ms)."""
+    """The settings that a sweep may vary: seconds between adjustments, load mode, minima, and the TTFT
+    aimed at (ms)."""
 
     interval: int = 60
     load: bool = False

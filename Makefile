@@ -10,6 +10,10 @@ STAMP := $(VENV)/.installed
 BREAK ?=
 ARGS ?=
 
+# Some images forbid Python to keep byte code. The suites start hundreds of processes, and each would compile all
+# that it imports.
+export PYTHONDONTWRITEBYTECODE :=
+
 # The cluster's tests mostly wait. Each worker has a control plane of its own (half a gigabyte, and 5 s of a core
 # to start it): the operator writes to every HawkNode of a cluster, so two tests on one would meet there.
 SIDE_BY_SIDE := $(if $(HAWK_TEST_KUBECONFIG),,--numprocesses 4 --dist loadgroup --no-loadscope-reorder)

@@ -31,7 +31,7 @@ TILE = {"s0": 16, "d0": 16}
 PAGES = "l c [s1] s0 h d"
 
 
-async def eventually(check: Callable[[], bool], seconds: float = 10.0) -> None:
+async def eventually(check: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait until it holds; a limit, not a measurement."""
     async with asyncio.timeout(seconds):
         while not check():  # noqa: ASYNC110 -- what is waited for has no event of its own

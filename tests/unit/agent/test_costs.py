@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 TRANSPORTS = ["shm", "tcp"]
 BYTES_EACH = 2048
+ROUNDS = 4
 LAYERS = 8
 SMALL = GEOMETRY | {"l": LAYERS, "h": 1, "s": 16, "d": 16}
 
@@ -57,29 +58,39 @@ def transfers(source: Cache, destination: Cache, count: int, *, fetched: bool) -
 
 
 async def costs(house: House, transport: str, count: int, *, fetched: bool) -> float:
-    """Bytes that each of so many transfers leaves in this process, which is engines and agents."""
+    """Bytes that each of so many transfers leaves in this process, which is engines and agents.
+
+    It is the least of a few rounds, of which the first that is good enough is the last: a leak shows in every
+    round, and what else a process happens to keep doesn't.
+    """
     source, destination = await small_pair(house, transport)
+
+    async def held(turn: int) -> tuple[int, int]:
+        await off(transfers, source, destination, turn, fetched=fetched)
+        await eventually(lambda: not house.agents["gpu"].sends.running)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0], descriptors()
+
+    each = []
     tracemalloc.start()
     try:
-        held = []
-        for turn in (reports.MAX_WHOLE + 10, count):
-            await off(transfers, source, destination, turn, fetched=fetched)
-            await eventually(lambda: not house.agents["gpu"].sends.running)
-            gc.collect()
-            held.append((tracemalloc.get_traced_memory()[0], descriptors()))
+        before, files = await held(reports.MAX_WHOLE + 10)
+        while len(each) < ROUNDS and min(each, default=BYTES_EACH) >= BYTES_EACH:
+            after, more = await held(count)
+            assert more <= files + 2
+            each.append((after - before) / count)
+            before = after
     finally:
         tracemalloc.stop()
-    (before, files), (after, more) = held
-    assert more <= files + 2
-    return (after - before) / count
+    return min(each)
 
 
 @pytest.mark.parametrize("fetched", [True, False])
 async def test_a_finished_transfer_costs_little(
     house: House, monkeypatch: pytest.MonkeyPatch, fetched: bool
 ) -> None:
-    monkeypatch.setattr(reports, "MAX_WHOLE", 8)
-    assert await costs(house, "tcp", 40, fetched=fetched) < BYTES_EACH
+    monkeypatch.setattr(reports, "MAX_WHOLE", 4)
+    assert await costs(house, "tcp", 15, fetched=fetched) < BYTES_EACH
 
 
 @pytest.mark.slow

@@ -2,57 +2,74 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grimp
 import pytest
 
 from tests.unit.architecture.plants import PLANTS, Plant
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 ROOT = Path(__file__).parents[3]
+LINTER = Path(__file__).with_name("linter.py")
 SOURCES = ("crds", "operator", "agents")
 
 
+class Tree:
+    """A copy of the sources of every package, without what is built of them, and a linter that runs in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for source in SOURCES:
+            ignored = shutil.ignore_patterns("__pycache__", "*.so")
+            shutil.copytree(ROOT / source, folder / source, ignore=ignored)
+        shutil.copy(ROOT / "pyproject.toml", folder)
+        self.linter = subprocess.Popen(
+            [sys.executable, LINTER],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(str(folder / source) for source in SOURCES)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def broken(self) -> set[str]:
+        """The contracts that the tree breaks."""
+        assert self.linter.stdin is not None
+        assert self.linter.stdout is not None
+        print(file=self.linter.stdin, flush=True)
+        said = json.loads(self.linter.stdout.readline())
+        assert "Contracts:" in said, said
+        return set(re.findall(r"^(.+) BROKEN", said, re.MULTILINE))
+
+
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sources of every package, without what is built of them."""
-    copy = tmp_path_factory.mktemp("tree")
-    for source in SOURCES:
-        shutil.copytree(ROOT / source, copy / source, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-    shutil.copy(ROOT / "pyproject.toml", copy)
-    return copy
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tree]:
+    made = Tree(tmp_path_factory.mktemp("tree"))
+    with made.linter:  # waits for its end, which that of its input is
+        yield made
 
 
-def broken(tree: Path) -> set[str]:
-    """The contracts that the tree breaks."""
-    done = subprocess.run(
-        [Path(sys.executable).parent / "lint-imports", "--no-logo", "--no-cache"],
-        cwd=tree,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(str(tree / source) for source in SOURCES)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "Contracts:" in done.stdout, done.stdout + done.stderr
-    return set(re.findall(r"^(.+) BROKEN", done.stdout, re.MULTILINE))
-
-
-def test_the_tree_as_it_is_breaks_none(tree: Path) -> None:
-    assert broken(tree) == set()
+def test_the_tree_as_it_is_breaks_none(tree: Tree) -> None:
+    assert tree.broken() == set()
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: f"{plant.module}: {plant.statement}")
-def test_a_wrong_import_is_refused_by_its_contract(tree: Path, plant: Plant) -> None:
-    file = path_of(tree, plant.module)
+def test_a_wrong_import_is_refused_by_its_contract(tree: Tree, plant: Plant) -> None:
+    file = path_of(tree.folder, plant.module)
     before = file.read_text() if file.exists() else None
     file.write_text(f"{before or ''}\n{plant.statement}\n")
     try:
-        assert plant.contract in broken(tree)
+        assert plant.contract in tree.broken()
     finally:
         if before is None:
             file.unlink()

@@ -23,10 +23,6 @@ from tests.bench.policies.results import LENDS, Result, Row, load, save
 from tests.unit.sizing.pools import pool
 
 
-def test_the_committed_page_and_pictures_are_what_the_committed_results_say():
-    assert page.stale() == []
-
-
 def test_a_value_is_found_by_whoever_looks_for_its_key(tmp_path):
     Store(tmp_path).put("key", {"a": [1.5, math.inf]})
     again = Store(tmp_path)

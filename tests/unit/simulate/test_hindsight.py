@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,27 +15,19 @@ from hawk_planner.simulate.policies import Hawk, Schedule
 from hawk_planner.simulate.run import Arena, family
 from tests.unit.sizing.pools import pool
 
-if TYPE_CHECKING:
-    from hawk_planner.simulate.score import Score
-
 
 def arena() -> Arena:
     """Two bursts, each of half a minute."""
-    trace = Stream(burst(CHAT, 3.0, 70.0, 240.0, 30.0), 5).trace("bursts", 300.0)
+    trace = Stream(burst(CHAT, 2.0, 50.0, 240.0, 30.0), 5).trace("bursts", 300.0)
     problem = pool(queue_order=QueueOrder.SLACK)
     return Arena(
         trace, problem, ClusterSettings(order=QueueOrder.SLACK, initial={"prefill": 1, "decode": 2}), 0.0
     )
 
 
-@pytest.fixture(scope="module")
-def curve() -> list[tuple[Schedule, Score]]:
+def test_the_clairvoyant_meets_the_objectives_for_less_than_any_constant_split_in_few_runs_and_asks_ahead():
     chosen = arena()
-    return oracle_curve(chosen.trace, chosen.problem, chosen.settings, chosen.judge)
-
-
-def test_the_clairvoyant_meets_the_objectives_for_less_than_any_constant_split_and_in_few_runs(curve):
-    chosen = arena()
+    curve = oracle_curve(chosen.trace, chosen.problem, chosen.settings, chosen.judge)
     _, constant = static_best(chosen.problem, chosen.judge)
     good = [score for _, score in curve if score.of_attainable >= GOOD]
 
@@ -44,8 +35,6 @@ def test_the_clairvoyant_meets_the_objectives_for_less_than_any_constant_split_a
     assert len(curve) <= 25
     assert len(good) < len(curve)
 
-
-def test_what_the_clairvoyant_needs_it_asks_for_a_start_up_ahead(curve):
     schedule, _ = max(curve, key=lambda one: one[1].of_attainable)
     wanted = {when: replicas["prefill"] for when, replicas in schedule.steps}
 

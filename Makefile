@@ -104,6 +104,27 @@ types: $(STAMP) ## strict static types
 crds: $(STAMP) ## regenerate what is generated: CRDs, API and condition pages, protocols, the chart's table
 	@for generator in $(GENERATORS); do PYTHONPATH=. $(BIN)/python $$generator; done
 
+.PHONY: image
+image: $(STAMP) ## the images of operator and agents: with docker, podman or buildah, without one as archives in out/ (ARGS="--registry R --tag T")
+	@$(BIN)/python -m images $(ARGS)
+
+AUDITED := operator agent
+AUDIT := out/audit/bin
+
+$(AUDIT)/.installed: requirements/audit.txt $(STAMP)
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python out/audit
+	@$(BIN)/uv pip install --quiet --python out/audit --require-hashes -r requirements/audit.txt
+	@touch $@
+
+.PHONY: sbom
+sbom: $(AUDIT)/.installed ## the bill of materials of each image's wheels, as CycloneDX in out/
+	@for name in $(AUDITED); do $(AUDIT)/cyclonedx-py requirements requirements/$$name.txt --pyproject pyproject.toml \
+	  --output-reproducible --output-file out/sbom-$$name.json; done
+
+.PHONY: audit
+audit: $(AUDIT)/.installed ## known vulnerabilities of the locked versions (fails where PyPI's database has no answer)
+	@for name in $(AUDITED); do $(AUDIT)/pip-audit --strict --disable-pip --require-hashes --requirement requirements/$$name.txt; done
+
 .PHONY: bench
 bench: $(STAMP) ## ours, the baselines and the limit, interleaved; JSON and a plot in out/ (minutes)
 	@$(BIN)/python -m tests.bench $(ARGS)

@@ -1,8 +1,10 @@
-"""Write the table of values in hawk/README.md from the comments in hawk/values.yaml.
+"""Write what follows from hawk/values.yaml: the table in hawk/README.md, and hawk/files/defaults.yaml.
 
 A comment that begins with `# --` describes the key below it; `# ---- Title ----` begins a section.
-`values_table.py` rewrites the table, `values_table.py --check` fails when it is not current or a key that
-holds a value has no description.
+The defaults are the described values by their paths, for templates to fill in what an older release's values
+lack; a value that may be null is left out, because null then means something.
+`values_table.py` rewrites both, `values_table.py --check` fails when one is not current or a key that holds a
+value has no description.
 """
 
 from __future__ import annotations
@@ -77,6 +79,22 @@ def table(found: list[Row]) -> str:
     return "\n".join([*lines, ""])
 
 
+def defaults(found: list[Row], schema: dict[str, Any]) -> str:
+    """The defaults by path, as YAML, without those of values that the schema lets be null."""
+    filled = {row.path: row.default for row in found if not _nullable(schema, row.path)}
+    head = "# Generated from values.yaml by ../../values_table.py.\n---\n"
+    return head + yaml.safe_dump(filled, sort_keys=False, width=110)
+
+
+def _nullable(schema: dict[str, Any], path: str) -> bool:
+    at = schema
+    for key in path.split("."):
+        at = at["properties"][key]
+        if "$ref" in at:
+            at = schema["definitions"][at["$ref"].rpartition("/")[2]]
+    return "null" in at.get("type", ())
+
+
 def _at(values: Any, path: list[str]) -> Any:
     for key in path:
         values = values[key]
@@ -99,19 +117,29 @@ def _covered(leaf: str, described: set[str]) -> bool:
     return any(".".join(parts[:size]) in described for size in range(1, len(parts) + 1))
 
 
-def main(arguments: list[str]) -> int:
-    """Rewrite or check README.md; the exit code."""
+def generate() -> dict[Path, str]:
+    """The generated files and their texts."""
+    found = rows((CHART / "values.yaml").read_text())
     readme = CHART / "README.md"
-    before = readme.read_text()
-    head, rest = before.split(BEGIN)
+    head, rest = readme.read_text().split(BEGIN)
     tail = rest.split(END)[1]
-    after = f"{head}{BEGIN}\n{table(rows((CHART / 'values.yaml').read_text()))}\n{END}{tail}"
-    if "--check" not in arguments:
-        readme.write_text(after)
-    elif before != after:
-        print(f"{readme}: not current; run python charts/values_table.py", file=sys.stderr)
-        return 1
-    return 0
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    return {
+        readme: f"{head}{BEGIN}\n{table(found)}\n{END}{tail}",
+        CHART / "files/defaults.yaml": defaults(found, schema),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Rewrite or check the generated files; the exit code."""
+    code = 0
+    for path, text in generate().items():
+        if "--check" not in arguments:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            print(f"{path}: not current; run python charts/values_table.py", file=sys.stderr)
+            code = 1
+    return code
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Lock the dependency ranges of pyproject.toml to versions with hashes, and no download address.
 
 `lock.py` re-locks after a change of ranges and moves nothing else; `--upgrade` moves everything.
-runtime.txt is what an image of the operator or the agent installs; dev.txt is what the Makefile installs, by
-the uv of uv.txt; mutants.txt is what `make mutants` adds to it.
+operator.txt and agent.txt are what their images install; dev.txt is what the Makefile installs, by the uv of
+uv.txt; mutants.txt is what `make mutants` adds to it; audit.txt is what `make audit` and `make sbom` run.
 """
 
 import subprocess
@@ -11,10 +11,12 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 LOCKS = {
-    "runtime.txt": ["pyproject.toml", "--extra", "operator", "--extra", "agent"],
+    "operator.txt": ["pyproject.toml", "--extra", "operator"],
+    "agent.txt": ["pyproject.toml", "--extra", "agent"],
     "dev.txt": ["pyproject.toml", "--all-extras", "--group", "dev"],
     "uv.txt": ["--group", "uv"],
     "mutants.txt": ["--group", "mutants", "--constraint", "requirements/dev.txt"],
+    "audit.txt": ["--group", "audit"],
 }
 
 

@@ -51,6 +51,9 @@ COMMANDS: tuple[CommandEntry, ...] = (
         "bench", "hawk_cli.commands.bench", "app", "Measure this machine against its limit and the baselines."
     ),
     CommandEntry(
+        "cleanup", "hawk_cli.commands.cleanup", "cleanup", "Remove what an uninstalled release left behind."
+    ),
+    CommandEntry(
         "simulate", "hawk_cli.commands.simulate", "simulate", "Replay traffic through the decision."
     ),
 )

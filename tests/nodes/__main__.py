@@ -1,7 +1,7 @@
-"""`python -m tests.nodes build | image OUT | up`
+"""`python -m tests.nodes build | up`
 
-build: what the suite needs. image: the project's image, as an OCI archive. up: three nodes with the chart on
-them, until Ctrl-C; what it prints enters their network and names the kubeconfig.
+build: what the suite needs. up: three nodes with the chart on them, until Ctrl-C; what it prints enters their
+network and names the kubeconfig.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 
 from tests.cluster.gobuild import BuildError
 from tests.support.errors import MissingToolError
 from tests.support.progress import Progress
 
-from . import image, rig
+from . import rig
 from .release import Release
 
 
@@ -28,10 +27,6 @@ def main(words: list[str]) -> int:
         match words:
             case ["build"]:
                 rig.build(progress)
-            case ["image", target]:
-                built = image.project(progress, "dev")
-                image.write_archive([built], Path(target))
-                progress.say(f"{built.name}, {built.size >> 20} MiB, in {target}")
             case ["up"]:
                 _up(progress)
             case _:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.cluster.cluster import CommandError
 
-from . import image
-from .rig import TAG
+from .rig import REGISTRY, TAG
 
 if TYPE_CHECKING:
     from .rig import Rig
@@ -28,7 +27,7 @@ def documented() -> list[str]:
     found = re.search(r"^helm (install (?:.*\\\n)*.*)$", PAGE.read_text(), re.MULTILINE)
     assert found, f"{PAGE}: no helm install"
     words = shlex.split(found[1].replace("\\\n", " "))
-    return [word.replace("IMAGE", image.REPOSITORY) for word in words]
+    return [word.replace("REGISTRY", REGISTRY) for word in words]
 
 
 class Release:
@@ -39,7 +38,7 @@ class Release:
         self.cluster = rig.cluster
 
     def install(self, *words: str) -> None:
-        """Install it as documented, with the image that was built here."""
+        """Install it as documented, with the images that were built here."""
         given = [str(ROOT / word) if word == "charts/hawk" else word for word in documented()]
         self.cluster.helm(*given, "--set", f"image.tag={TAG}", *words)
 
@@ -48,6 +47,10 @@ class Release:
         chart = ROOT / "charts/hawk"
         self.cluster.helm("upgrade", "hawk", chart, "-n", NAMESPACE, "--reset-then-reuse-values", *words)
         self.wait()
+
+    def uninstall(self) -> None:
+        """`helm uninstall`, and wait until everything of it is gone."""
+        self.cluster.helm("uninstall", "hawk", "-n", NAMESPACE, "--wait", timeout=200)
 
     def wait(self) -> None:
         """Wait until operator and agents are rolled out."""

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from images import archive, content, layers
 from tests.cluster import binaries
 from tests.cluster.cluster import Cluster
 from tests.support import cache
 from tests.support.supervisor import Supervisor
 from tests.support.waiting import until
 
-from . import cgroups, image, network, store, tools
+from . import cgroups, network, store, tools
 from .node import Control, Node
 from .settings import Place
 
@@ -29,6 +30,7 @@ NODES: Mapping[str, Mapping[str, str]] = {
     "n2": {"side": "decode"},
     "n3": {"side": "decode"},
 }
+REGISTRY = "hawk.test"
 TAG = "test"
 SANDBOX = "hawk.test/pause:1"
 ENGINE = "hawk.test/engine:1"
@@ -44,7 +46,6 @@ class Parts:
     programs: binaries.Programs
     clients: binaries.Clients
     tools: tools.Tools
-    project: image.Image
     images: Path
 
 
@@ -52,15 +53,20 @@ def build(progress: Progress) -> Parts:
     """Build and fetch everything; quick when the cache holds it. Raises MissingToolError and BuildError."""
     found = tools.find(progress)
     programs, clients = binaries.programs(progress), binaries.clients(progress)
-    project = image.project(progress, TAG)
-    scripts = {f"opt/engine/{path.name}": path for path in sorted(ENGINE_FILES.glob("*.py"))}
-    engine = image.files("engine", scripts, progress)
-    images = (
-        project,
-        image.Image(SANDBOX, project.layers[:1], command=("sleep", "infinity")),
-        image.Image(ENGINE, (*project.layers, engine), command=("python3", "-u", "/opt/engine/engine.py")),
+    operator, agent = (
+        content.build(component, f"{REGISTRY}/hawkpool-{component}:{TAG}", progress)
+        for component in content.COMPONENTS
     )
-    return Parts(programs, clients, found, project, store.unpacked(images, found, progress))
+    scripts = {f"opt/engine/{path.name}": path for path in sorted(ENGINE_FILES.glob("*.py"))}
+    engine = layers.files("engine", scripts, progress)
+    run = ("python3", "-u", "/opt/engine/engine.py")
+    images = (
+        operator,
+        agent,
+        archive.Image(SANDBOX, operator.layers[:1], entrypoint=("sleep", "infinity")),
+        archive.Image(ENGINE, (*agent.layers, engine), entrypoint=run),
+    )
+    return Parts(programs, clients, found, store.unpacked(images, found, progress))
 
 
 class Rig:

@@ -7,16 +7,16 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from images.archive import write_archive
 from tests.support import cache
 from tests.support.errors import MissingToolError
 from tests.support.supervisor import Supervisor, run
 from tests.support.waiting import until
 
-from . import image
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from images.archive import Image
     from tests.support.progress import Progress
 
     from .tools import Tools
@@ -25,9 +25,9 @@ IMPORT_SECONDS = 300.0
 NAMESPACE = "k8s.io"
 
 
-def unpacked(images: Sequence[image.Image], tools: Tools, progress: Progress) -> Path:
+def unpacked(images: Sequence[Image], tools: Tools, progress: Progress) -> Path:
     """Return a containerd's root folder that holds the images, unpacked."""
-    names = [(one.name, one.user, one.command, [layer.digest for layer in one.layers]) for one in images]
+    names = [(one.name, one.user, one.entrypoint, [layer.digest for layer in one.layers]) for one in images]
     target = cache.root() / "stores" / hashlib.sha256(repr(names).encode()).hexdigest()[:16]
     if not target.is_dir():
         with cache.locked("store", progress.say):
@@ -43,10 +43,10 @@ def unpacked(images: Sequence[image.Image], tools: Tools, progress: Progress) ->
     return target
 
 
-def _import(images: Sequence[image.Image], tools: Tools, folder: Path) -> None:
+def _import(images: Sequence[Image], tools: Tools, folder: Path) -> None:
     with Supervisor() as supervisor:
         archive = supervisor.folder / "images.tar"
-        image.write_archive(images, archive)
+        write_archive(images, archive)
         socket = supervisor.folder / "containerd.sock"
         settings = supervisor.folder / "containerd.toml"
         settings.write_text(

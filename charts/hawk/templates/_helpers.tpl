@@ -1,3 +1,18 @@
+{{/* Every template begins with this. With --reuse-values Helm hands over the values of the older chart alone, which
+     lack what is new; files/defaults.yaml holds the defaults by their paths. A value set to null is missing too, and so
+     it has its default. */}}
+{{- define "hawk.defaults" -}}
+{{- range $path, $default := .Files.Get "files/defaults.yaml" | fromYaml -}}
+{{- $at := $.Values -}}
+{{- range initial (splitList "." $path) -}}
+{{- if not (hasKey $at .) }}{{ $_ := set $at . dict }}{{ end -}}
+{{- $at = index $at . -}}
+{{- end -}}
+{{- $key := last (splitList "." $path) -}}
+{{- if not (hasKey $at $key) }}{{ $_ := set $at $key $default }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Names. */}}
 {{- define "hawk.fullname" -}}
 {{- if .Values.fullnameOverride -}}
@@ -65,14 +80,49 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end -}}
 
+{{/* The image of a component: list of the root and "operator" or "agent". */}}
 {{- define "hawk.image" -}}
-{{- with .Values.image -}}
-{{- if .digest -}}
-{{ .repository }}@{{ .digest }}
+{{- $root := index . 0 -}}
+{{- $common := $root.Values.image -}}
+{{- $own := empty $common.repository | not | ternary $common (index $root.Values (index . 1)).image -}}
+{{- with $common.registry }}{{ . }}/{{ end -}}
+{{- if $own.digest -}}
+{{ $own.repository }}@{{ $own.digest }}
 {{- else -}}
-{{ .repository }}:{{ default $.Chart.AppVersion .tag }}
+{{ $own.repository }}:{{ default $root.Chart.AppVersion $common.tag }}
 {{- end -}}
 {{- end -}}
+
+{{/* The probes of a container; the argument is a component's values. */}}
+{{- define "hawk.probes" -}}
+startupProbe:
+  httpGet: {path: /healthz, port: metrics}
+  periodSeconds: 2
+  timeoutSeconds: 5
+  failureThreshold: {{ div (add1 (int .startupSeconds)) 2 }}
+livenessProbe:
+  httpGet: {path: /healthz, port: metrics}
+  periodSeconds: 15
+  timeoutSeconds: 5
+  failureThreshold: 4
+readinessProbe:
+  httpGet: {path: /readyz, port: metrics}
+  periodSeconds: 5
+  timeoutSeconds: 5
+{{- end -}}
+
+{{/* The agents' resources: what rdma.resources asks for is requested and limited alike. */}}
+{{- define "hawk.agentResources" -}}
+{{- $all := deepCopy .resources -}}
+{{- range $part := list "requests" "limits" -}}
+{{- $_ := set $all $part (merge (dict) $.rdma.resources (default (dict) (index $all $part))) -}}
+{{- end -}}
+{{- if .rdma.resourceClaims -}}
+{{- $claims := default (list) $all.claims -}}
+{{- range .rdma.resourceClaims }}{{ $claims = append $claims (dict "name" .name) }}{{ end -}}
+{{- $_ := set $all "claims" $claims -}}
+{{- end -}}
+{{- toYaml $all -}}
 {{- end -}}
 
 {{/* What the values cannot mean together; each message names the values and the remedy. */}}
@@ -85,6 +135,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- if and (eq .Values.trust.mode "Kubernetes") .Values.trust.volume -}}
 {{- fail "trust.volume: set with trust.mode Kubernetes, where it would be ignored: remove it, or set trust.mode to Files" -}}
+{{- end -}}
+{{- if and .Values.image.digest (not .Values.image.repository) -}}
+{{- fail "image.digest: names one image, but image.repository is empty: set it too, or operator.image.digest and agent.image.digest" -}}
 {{- end -}}
 {{- if and .Values.agent.createNamespace (or (not .Values.agent.namespace) (eq .Values.agent.namespace .Release.Namespace)) -}}
 {{- fail (printf "agent.createNamespace: true, but agent.namespace is the release's own (%s): set agent.namespace to another name" .Release.Namespace) -}}
@@ -137,12 +190,43 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - --data-port={{ .Values.agent.dataPort }}
 - --advertise=$(POD_IP)
 - --metrics={{ include "hawk.agentHost" . }}:{{ .Values.agent.metricsPort }}
+{{- with .Values.agent.transports }}
+- --transports={{ join "," . }}
+{{- end }}
+{{- with .Values.agent.rails }}
+- --rails={{ . }}
+{{- end }}
+{{- with .Values.agent.rdma.devices }}
+- --rdma-device={{ join "," . }}
+{{- end }}
 - --kube
 - --identity={{ eq .Values.trust.mode "Kubernetes" | ternary "kubernetes" "files" }}
-- --tls-cert=/var/run/hawk/tls/tls.crt
-- --tls-key=/var/run/hawk/tls/tls.key
-- --tls-ca=/var/run/hawk/tls/ca.crt
+- --tls-cert=/etc/hawk/tls/tls.crt
+- --tls-key=/etc/hawk/tls/tls.key
+- --tls-ca=/etc/hawk/tls/ca.crt
 {{- with .Values.agent.extraArgs }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{/* What the operator and the hooks run as; it satisfies the PodSecurity level restricted. */}}
+{{- define "hawk.unprivileged" -}}
+runAsNonRoot: true
+{{- if not (kindIs "invalid" .Values.operator.runAsUser) }}
+runAsUser: {{ int64 .Values.operator.runAsUser }}
+{{- end }}
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "hawk.unprivilegedContainer" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{/* Annotations of an object that is there while the cleanup runs; the argument is its weight. */}}
+{{- define "hawk.cleanupHook" -}}
+helm.sh/hook: post-delete
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
 {{- end -}}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 import yaml
 
+from hawk_kube.kinds import ACCELERATOR_CLASS, LEASE
 from tests.cluster.cluster import Cluster, CommandError
 
 from .release import CHART, NAMESPACE, Release
@@ -30,14 +33,16 @@ POOL = {
         ],
     },
 }
+FIRST_VALUES = Path(__file__).with_name("first_values.yaml")
 OUTSIDE = "--set=operator.enabled=false,agent.enabled=false"
 
 
 @pytest.fixture
 def older(tmp_path):
-    """The chart as it was when budgets had no `usdPerHour`, statuses no `decode`, and specs no rules."""
+    """The chart with the first one's values; its API has budgets without `usdPerHour`, and no rules."""
     chart = tmp_path / "hawk"
     shutil.copytree(CHART, chart)  # follows the link to the generated CRDs
+    shutil.copy(FIRST_VALUES, chart / "values.yaml")
     file = chart / "files" / "crds" / "hawkpools.yaml"
     crd = yaml.safe_load(file.read_text())
     pool = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -145,6 +150,8 @@ def test_everything_that_the_chart_can_render_is_accepted_by_the_api_server(own,
     """Deployment, DaemonSet, policies and all: a dry run alone, because no node runs them here."""
     for values in (
         "scope=cluster",
+        "networkPolicy.enabled=true,agent.rdma.hostDevices=true,agent.rdma.networks=a",
+        "agent.rdma.resources.hugepages-2Mi=1Gi,agent.rdma.resources.rdma/hca=1,agent.updateStrategy=OnDelete",
         "scope=namespace,crds.install=false",
         "scope=namespace,nodes.manage=true",
     ):
@@ -162,3 +169,40 @@ def test_every_expression_of_the_admission_policy_type_checks(own, release):
 
     assert policy["spec"]["failurePolicy"] == "Fail"
     assert "expressionWarnings" not in policy.get("status", {}).get("typeChecking", {})
+
+
+def test_what_outlives_a_release_is_removed_by_one_command_with_the_rights_of_its_hook(own, release, render):
+    """The job that runs the command needs a node; its account and rights are here, and its command line."""
+    from hawk_api import labels
+    from hawk_cli.commands.cleanup import remove
+
+    release.install(OUTSIDE)
+    node = {"apiVersion": "hawkpool.dev/v1alpha1", "kind": "HawkNode", "metadata": {"name": "node-a"}}
+    shipped = {
+        "metadata": {"name": "ours", "labels": {labels.SHIPPED: "true"}},
+        "spec": {"resourceName": "x.com/gpu"},
+    }
+    own.apply(node)
+    with closing(own.client(manager="hawk-agent")) as agent, closing(own.client()) as somebody:
+        for api, name in ((agent, "node-a"), (somebody, "foreign")):
+            api.apply(LEASE, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {}})
+        for name, body in (("ours", shipped), ("theirs", {**shipped, "metadata": {"name": "theirs"}})):
+            somebody.apply(ACCELERATOR_CLASS, {**body, "metadata": {**body["metadata"], "name": name}})
+    release.uninstall()
+    hooks = [item for item in render("--skip-tests") if item["metadata"]["name"].endswith("-cleanup")]
+    own.apply(*(item for item in hooks if item["kind"] != "Job"))
+    kubeconfig = own.service_account_kubeconfig(NAMESPACE, "hawk-cleanup")
+
+    with closing(own.client(kubeconfig)) as api:
+        removed = remove(api, NAMESPACE, nodes=True)
+        again = remove(api, NAMESPACE, nodes=True)
+
+    assert (removed.leases, removed.hawk_nodes, removed.accelerator_classes) == (
+        ["node-a"],
+        ["node-a"],
+        ["ours"],
+    )
+    assert (again.leases, again.hawk_nodes, again.accelerator_classes) == ([], [], [])
+    assert own.get("hawknodes")["items"] == []
+    assert [item["metadata"]["name"] for item in own.get("acceleratorclasses")["items"]] == ["theirs"]
+    assert [item["metadata"]["name"] for item in own.get("leases", "-n", NAMESPACE)["items"]] == ["foreign"]

@@ -57,6 +57,22 @@ def test_the_operator_is_admitted_where_restricted_is_enforced(own, render, name
     admit(own, namespace_of("restricted"), pod(render(f"--set={values}"), "Deployment", "hawk-operator"))
 
 
+def test_what_helm_runs_is_admitted_where_restricted_is_enforced(own, render, namespace_of):
+    objects = render()
+    namespace = namespace_of("restricted")
+    job = pod(objects, "Job", "hawk-cleanup")
+    test = named(objects, "Pod")["hawk-test"]
+
+    admit(own, namespace, job)
+    admit(own, namespace, {**test, "metadata": {"name": "probe"}})
+
+
+def test_nodes_own_devices_are_admitted_at_the_privileged_level(own, render, namespace_of):
+    body = pod(render("--set=agent.rdma.hostDevices=true"), "DaemonSet", "hawk-agent")
+
+    admit(own, namespace_of("privileged"), body)
+
+
 def test_the_agents_need_the_privileged_level_as_documented(own, render, namespace_of):
     body = pod(render(), "DaemonSet", "hawk-agent")
 
@@ -86,12 +102,27 @@ def test_the_namespace_that_the_chart_makes_for_agents_admits_them(own, render, 
         own.kubectl("delete", "namespace", "made", "--wait=false")
 
 
-def test_pods_of_agents_that_are_refused_are_explained(own, render, namespace_of, nodes):
+def quota(own, namespace):
+    """A quota that admits no pod of the agents' priority class."""
+    scope = {"scopeName": "PriorityClass", "operator": "In", "values": ["system-node-critical"]}
+    spec = {"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": [scope]}}
+    body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": spec}
+    own.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(body))
+    until(
+        lambda: own.get("resourcequota", "none", "-n", namespace).get("status", {}).get("used"),
+        what="the quota's count",
+    )
+
+
+@pytest.mark.parametrize(("level", "words"), [("baseline", "violates PodSecurity"), ("privileged", "quota")])
+def test_pods_of_agents_that_are_refused_are_explained(own, render, namespace_of, nodes, level, words):
     """The DaemonSet's controller hears the refusal; the operator reads it from there."""
     from hawk_operator.reconcile import agent_pods
 
-    namespace = namespace_of("baseline")
-    objects = render(f"--set=agent.namespace={namespace},agent.priorityClassName=")
+    namespace = namespace_of(level)
+    if level == "privileged":
+        quota(own, namespace)
+    objects = render(f"--set=agent.namespace={namespace}")
     daemons = named(objects, "DaemonSet")["hawk-agent"]
     del daemons["spec"]["template"]["spec"]["nodeSelector"]  # nodes here carry no label of a system
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "hawk-agent"}}
@@ -101,5 +132,5 @@ def test_pods_of_agents_that_are_refused_are_explained(own, render, namespace_of
         own.kubectl("create", "-f", "-", stdin=json.dumps(daemons))
         said = until(lambda: agent_pods.refused_pods(api, namespace, "hawk-agent"), what="the refusal")
 
-    assert "violates PodSecurity" in said
+    assert words in said
     assert f"{namespace}/hawk-agent" in said

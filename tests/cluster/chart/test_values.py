@@ -25,7 +25,6 @@ REFUSED = {
     "operator.extraArgs[0]=verbose": "/operator/extraArgs/0",
     "operator.scaleTargets[0].resources[0]=*": "/operator/scaleTargets/0/resources/0",
     "agent.port=70000": "/agent/port",
-    "agent.port=null": "port",
     "agent.socketDirectory=run": "/agent/socketDirectory",
     "agent.memlock=Yes": "/agent/memlock",
     "agent.maxUnavailable=0": "/agent/maxUnavailable",
@@ -34,7 +33,15 @@ REFUSED = {
     "agent.serviceAccount.create=false": "agent.serviceAccount.name",
     "operator.serviceAccount.create=false": "operator.serviceAccount.name",
     "image.digest=sha256:12": "/image/digest",
-    "image.repository=": "/image/repository",
+    "operator.image.repository=": "/operator/image/repository",
+    "image.registry=example.com/": "/image/registry",
+    "agent.rdma.resources.nic=1": "'nic' does not match",
+    "agent.rdma.resourceClaims[0].name=nic": "/agent/rdma/resourceClaims/0",
+    "agent.updateStrategy=Recreate": "/agent/updateStrategy",
+    "agent.terminationGracePeriodSeconds=0": "/agent/terminationGracePeriodSeconds",
+    "operator.extraVolumeMounts[0].name=x": "mountPath",
+    "networkPolicy.metricsFrom[0].pods=x": "/networkPolicy/metricsFrom/0",
+    "monitoring.podMonitor.workerPath=metrics": "/monitoring/podMonitor/workerPath",
     "trust.mode=None": "/trust/mode",
     "trust.mode=Files": "trust.volume",
     "trust.volume.emptyDir.medium=Memory": "trust.volume",
@@ -56,9 +63,11 @@ def test_the_schema_knows_every_value_and_its_default(render):
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
 
-    def unknown(schema, values, path=""):
+    def unknown(part, values, path=""):
         for key, value in values.items():
-            below = schema["properties"].get(key)
+            below = part["properties"].get(key)
+            if below and "$ref" in below:
+                below = schema["definitions"][below["$ref"].rpartition("/")[2]]
             if below is None:
                 yield f"{path}{key}"
             elif isinstance(value, dict) and below.get("properties"):
@@ -121,6 +130,8 @@ def test_scope_namespace_has_roles_alone(render):
 
     assert kinds == {
         "Deployment",
+        "Job",
+        "Pod",
         "PodDisruptionBudget",
         "Role",
         "RoleBinding",
@@ -201,10 +212,16 @@ def test_certificates_from_elsewhere_take_away_every_right_to_sign(render):
 
 def test_the_image_is_pinned_by_digest_where_one_is_given(render):
     digest = "sha256:" + "0" * 64
-    for value, image in (("", "hawkpool:0.1.0"), (digest, f"hawkpool@{digest}")):
-        objects = render(f"--set=image.digest={value}")
-        for kind, name in (("Deployment", "hawk-operator"), ("DaemonSet", "hawk-agent")):
-            assert container(objects, kind, name)["image"] == image
+    components = (("operator", "Deployment", "hawk-operator"), ("agent", "DaemonSet", "hawk-agent"))
+    plain = render("--set=image.registry=example.com/ai")
+    pinned = render(*(f"--set={name}.image.digest={digest}" for name, _, _ in components))
+    common = render(f"--set=image.digest={digest},image.repository=one,image.registry=example.com")
+    for name, kind, workload in components:
+        assert container(plain, kind, workload)["image"] == f"example.com/ai/hawkpool-{name}:0.1.0"
+        assert container(pinned, kind, workload)["image"] == f"hawkpool-{name}@{digest}"
+        assert container(common, kind, workload)["image"] == f"example.com/one@{digest}"
+    with pytest.raises(RenderError, match=r"image\.digest: names one image"):
+        render(f"--set=image.digest={digest}")
 
 
 def container(objects, kind, name):
@@ -231,10 +248,12 @@ def test_every_template_is_rendered_by_some_values(render):
     """Guards that are never true would hide dead templates."""
     parts = ("serviceMonitor", "prometheusRule", "dashboard")
     values = [f"monitoring.{part}.enabled=true" for part in parts]
-    values += ["agent.namespace=hawk-agents", "agent.createNamespace=true"]
+    values += ["monitoring.podMonitor.agents=true", "monitoring.podMonitor.workers=true"]
+    values += ["agent.namespace=hawk-agents", "agent.createNamespace=true", "networkPolicy.enabled=true"]
     kinds = {item["kind"] for item in render(f"--set={','.join(values)}")}
 
     assert kinds >= {"ServiceMonitor", "Namespace", "DaemonSet", "Deployment", "Secret", "ConfigMap"}
+    assert kinds >= {"PodMonitor", "NetworkPolicy", "ResourceQuota", "Job", "Pod"}
 
 
 def test_the_agent_accepts_the_arguments_that_the_chart_gives(render):

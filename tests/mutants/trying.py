@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 MEMORY_BYTES = 8 << 30
 OPTIONS = [
     "--quiet", "-Wignore::pytest.PytestAssertRewriteWarning", "-m", "not slow", "--timeout=120",
-    *("-pno:" + name for name in ("cacheprovider", "xdist", "rerunfailures", "pytest_cov")),
+    *("-pno:" + name for name in ("cacheprovider", "xdist", "pytest_cov")),
 ]  # fmt: skip
 IMPORTED = ""
 """The name under which coverage notes what runs before the first test."""

@@ -117,9 +117,8 @@ def any_command(
 def plugins(words: list[str]) -> list[str]:
     """The plugins for these arguments: loading all that are installed takes an emulated guest a minute."""
     found = [f"-p{name}" for name in ("pytest_asyncio.plugin", "pytest_timeout", "_hypothesis_pytestplugin")]
-    for option, plugin in {"--cov": "pytest_cov.plugin", "--reruns": "pytest_rerunfailures"}.items():
-        if any(word.startswith(option) for word in words):
-            found.append(f"-p{plugin}")
+    if any(word.startswith("--cov") for word in words):
+        found.append("-ppytest_cov.plugin")
     return found
 
 

@@ -116,10 +116,10 @@ def test_help_and_table_say_flag_variable_default_and_bounds(capsys):
     assert caught.value.code == 0
     assert "--cups int Cups to fill; 1 to 8. (default: 2) [env: HAWK_KETTLE_CUPS]" in helped
     assert "--steep TimeSpan How long. (default: 200ms) [env: HAWK_KETTLE_STEEP]" in helped
-    assert "--teas Names What to brew. (default: mint,rooibos)" in helped
+    assert "--teas Names The drink to brew. (default: mint,rooibos)" in helped
     assert "any number; 0 to 9. [env: HAWK_KETTLE_LIMIT]" in helped
     rows = list(Kettle.table())
-    assert "| `--name` | `HAWK_KETTLE_NAME` | required | What it is called. |" in rows
+    assert "| `--name` | `HAWK_KETTLE_NAME` | required | Its name. |" in rows
     assert "| `--water` | `HAWK_KETTLE_WATER` | `1` | Litres; above 0 and below 2. |" in rows
     assert "| `--whistle` | `HAWK_KETTLE_WHISTLE` | `true` | Tell when it is done. |" in rows
     assert "| `--lid` | `HAWK_KETTLE_LID` | `shut` | Where the lid is; open or shut. |" in rows

@@ -14,7 +14,7 @@ from hawk_cli.bench.errors import BenchError
 from hawk_cli.bench.measure import Measurements, Taken, interleave, spread
 from hawk_cli.bench.workload import CopyWorkload
 
-compiled = pytest.mark.skipif(len(engines.available()) == 1, reason="built without a compiler")
+compiled = pytest.mark.skipif(len(engines.available()) == 1, reason="missing tool: a C compiler, for copies")
 
 
 def test_each_case_runs_once_a_round_in_changing_order_and_the_warm_up_is_dropped():

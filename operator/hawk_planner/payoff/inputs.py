@@ -70,6 +70,9 @@ class TdInputs:
     feature_vectors: int = _asked(0, "Hidden vectors sent to the drafter a round.")
     link_gbps: float = _asked(200.0, LINK)
     acceptance: float | None = _asked(None, "Chance that a draft is accepted, 0 to 1.")
+    accepted_tokens: float | None = _asked(
+        None, "Instead: mean drafts accepted a round, as engines report it."
+    )
     draft_ms_per_token: float | None = _asked(None, "Drafting, ms.")
     verify_ms: float | None = _asked(None, "One verification, ms.")
     target_ms_per_token: float | None = _asked(None, "A plain step of the target, ms.")

@@ -95,7 +95,7 @@ def report_afd(geometry: Geometry, inputs: AfdInputs) -> Report:
     destinations, probability = 1.0, None
     if inputs.ffn_ranks is not None:
         probability = exchange.send_probability(experts, chosen, inputs.ffn_ranks)
-        destinations = inputs.ffn_ranks * probability
+        destinations = exchange.destinations_per_token(experts, chosen, inputs.ffn_ranks)
     times = exchange.price_exchange(
         exchange.Exchange(
             hidden_size=geometry.hidden,
@@ -204,7 +204,7 @@ def report_td(geometry: Geometry, inputs: TdInputs) -> Report:
 
 def _round(inputs: TdInputs, message_seconds: float) -> drafting.Round | None:
     needed = {
-        "acceptance": inputs.acceptance,
+        "acceptance": _acceptance(inputs),
         "draft time per token": inputs.draft_ms_per_token,
         "verification time": inputs.verify_ms,
         "target time per token": inputs.target_ms_per_token,
@@ -225,6 +225,14 @@ def _round(inputs: TdInputs, message_seconds: float) -> drafting.Round | None:
         synchronisation_seconds=inputs.synchronisation_ms / 1e3,
         draft_overlap=inputs.draft_overlap,
     )
+
+
+def _acceptance(inputs: TdInputs) -> float | None:
+    if inputs.accepted_tokens is None:
+        return inputs.acceptance
+    if inputs.acceptance is not None:
+        raise checks.InputError("accepted tokens", "is given beside an acceptance", "give one of the two")
+    return drafting.acceptance_from_mean(inputs.accepted_tokens, inputs.draft_tokens)
 
 
 def report_pipeline(geometry: Geometry, inputs: PipelineInputs) -> Report:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from hawk_planner.payoff.checks import InputError
 from hawk_planner.payoff.drafting import (
     Round,
-    acceptance_from_counts,
     acceptance_from_mean,
     accepted_tokens,
     best_draft_length,
@@ -73,32 +71,6 @@ def test_acceptance_comes_back_from_its_mean(acceptance: float, length: int) -> 
 
 
 @FEW
-@given(st.sampled_from([0.2, 0.6, 0.9]), st.integers(0, 2**32))
-def test_acceptance_is_learned_from_rounds(acceptance: float, seed: int) -> None:
-    """Simulated rounds: the estimate is near the truth though rounds end at the first refusal."""
-    dice = random.Random(seed)
-
-    def one() -> tuple[int, int]:
-        accepted = 0
-        while accepted < 5 and dice.random() < acceptance:
-            accepted += 1
-        return 5, accepted
-
-    learned = acceptance_from_counts([one() for _ in range(3000)], half_life=1000)
-    assert learned == pytest.approx(acceptance, abs=0.06)
-
-
-def test_no_rounds_give_the_prior_and_one_bad_round_doesnt_end_drafting() -> None:
-    assert acceptance_from_counts([]) == 0.7
-    assert acceptance_from_counts([(8, 0)]) > 0.5
-
-
-def test_newer_rounds_weigh_more() -> None:
-    worse, better = [(4, 4)] * 64 + [(4, 0)] * 64, [(4, 0)] * 64 + [(4, 4)] * 64
-    assert acceptance_from_counts(worse) < acceptance_from_counts(better)
-
-
-@FEW
 @given(st.floats(0, 1), st.integers(1, 8), st.floats(1e-4, 2e-2))
 def test_break_even_acceptance_breaks_even(acceptance: float, length: int, draft: float) -> None:
     round_ = replace(ROUND, acceptance=acceptance, draft_tokens=length, draft_seconds_per_token=draft)
@@ -140,5 +112,3 @@ def test_an_impossible_round_is_named(changes: dict[str, float], field: str) -> 
 def test_more_accepted_than_drafted_is_refused() -> None:
     with pytest.raises(InputError, match="accepted tokens"):
         acceptance_from_mean(4.5, 4)
-    with pytest.raises(InputError, match="rounds"):
-        acceptance_from_counts([(4, 5)])

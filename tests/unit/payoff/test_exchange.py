@@ -18,7 +18,6 @@ from hawk_planner.payoff.exchange import (
     price_exchange,
     send_probability,
     tokens_per_expert,
-    tokens_to_saturate,
 )
 
 from .pools import FEW
@@ -96,10 +95,6 @@ def test_experts_that_cant_be_spread_are_refused(experts: int, chosen: int, rank
 
 def test_four_requests_of_two_experts_in_eight_are_one_token_an_expert() -> None:
     assert tokens_per_expert(4, 8, 2) == 1
-
-
-def test_tokens_that_saturate_an_expert_are_the_ridge_for_two_byte_weights() -> None:
-    assert tokens_to_saturate(989e12, 3.35e12, 2) == pytest.approx(989 / 3.35)
 
 
 MIXTRAL_FFN = 84 * 2**30

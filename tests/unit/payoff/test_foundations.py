@@ -8,25 +8,12 @@ from hypothesis import strategies as st
 
 from hawk_planner.payoff import economics
 from hawk_planner.payoff.checks import InputError
-from hawk_planner.payoff.fits import distserve_opt13b_a100_prefill_ms
 from hawk_planner.payoff.roofline import Machine, Work, attainable_flops, mfu_limit, run_time, time_and_bound
 
 from .pools import FEW
 
 H100 = Machine(989e12, 3.35e12)
 TARIFF = economics.Tariff(years=4, usd_per_kwh=0.1, power_usage_effectiveness=1.3)
-
-
-@pytest.mark.parametrize(("tokens", "milliseconds"), [(128, 32.264), (512, 73.149), (2048, 257.692)])
-def test_distserve_fit(tokens: int, milliseconds: float) -> None:
-    assert distserve_opt13b_a100_prefill_ms([tokens]) == pytest.approx(milliseconds, abs=5e-4)
-
-
-def test_distserve_fit_of_a_batch_over_stages() -> None:
-    alone = distserve_opt13b_a100_prefill_ms([100, 200])
-    assert distserve_opt13b_a100_prefill_ms([100, 200], pipeline=2) == pytest.approx((alone - 1) / 2 + 2)
-    with pytest.raises(InputError, match="prompt tokens"):
-        distserve_opt13b_a100_prefill_ms([])
 
 
 def test_roofline_of_the_two_devices() -> None:

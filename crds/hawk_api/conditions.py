@@ -46,12 +46,8 @@ class NodeConditionType(StrEnum):
 
     READY = "Ready"
     """The agent serves engines and peers."""
-    MEMORY_REGISTERED = "MemoryRegistered"
-    """Every region that an engine offered is registered."""
     WIRED = "Wired"
     """Every peer in the spec has a verified link."""
-    TRUSTED = "Trusted"
-    """The agent holds a valid certificate, or runs without TLS by choice."""
 
 
 class Status(StrEnum):

@@ -98,11 +98,6 @@ class Reason(StrEnum):
         "Add nodes with the class's devices, or lower the group's replicas or the budget.",
     )
     PODS_NOT_READY = "PodsNotReady", "Some pods aren't ready.", "See the pods' events and logs."
-    DEVICES_MISSING = (
-        "DevicesMissing",
-        "Nodes offer fewer devices of the class than the group needs.",
-        "Check the device plugin or driver, or lower replicas.",
-    )
 
     # Layouts
     LAYOUTS_INCOMPATIBLE = (
@@ -136,11 +131,6 @@ class Reason(StrEnum):
         "RegionMissing",
         "A ready worker has registered no KV region with its node's agent.",
         "Connect the engine to the agent's socket; see the connector's documentation.",
-    )
-    REGISTRATION_FAILED = (
-        "RegistrationFailed",
-        "An agent couldn't register memory.",
-        "See the HawkNode's message: usually memlock limits or a missing capability.",
     )
     LINKS_DOWN = (
         "LinksDown",

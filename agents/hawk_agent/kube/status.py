@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from hawk_agent.service.links import LinkState
+from hawk_api.conditions import NodeConditionType
 from hawk_api.reasons import Reason
 
 if TYPE_CHECKING:
@@ -109,7 +110,10 @@ def node_conditions(
     ready = "engines and peers are served"
     for name, why in (unused or {}).items():
         ready += f"; {name} isn't used: {_short(why)}"
-    made = [("Ready", "True", Reason.AS_EXPECTED, ready), ("Wired", *_wired(links))]
+    made = [
+        (NodeConditionType.READY.value, "True", Reason.AS_EXPECTED, ready),
+        (NodeConditionType.WIRED.value, *_wired(links)),
+    ]
     return [
         {
             "type": kind,

@@ -14,7 +14,7 @@ hashes, packs and unpacks; it knows nothing of devices, agents or networks.
 from hawk_agent.layouts.compatible import Mismatch, mismatches
 from hawk_agent.layouts.coverage import CoverageError
 from hawk_agent.layouts.errors import LayoutError
-from hawk_agent.layouts.heads import HeadExchange, exchanges, held
+from hawk_agent.layouts.heads import HeadExchange, head_exchanges, heads_of_rank
 from hawk_agent.layouts.layout import Layout
 from hawk_agent.layouts.nest import Nest, compile_nest
 from hawk_agent.layouts.presets import PRESETS, Preset
@@ -29,7 +29,7 @@ __all__ = [
     "Nest",
     "Preset",
     "compile_nest",
-    "exchanges",
-    "held",
+    "head_exchanges",
+    "heads_of_rank",
     "mismatches",
 ]

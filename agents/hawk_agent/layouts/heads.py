@@ -24,7 +24,7 @@ class HeadExchange:
     destination: tuple[int, int]
 
 
-def held(heads: int, ranks: int, rank: int) -> tuple[int, int]:
+def heads_of_rank(heads: int, ranks: int, rank: int) -> tuple[int, int]:
     """The model's heads [start, stop) that a rank keeps.
 
     Raises:
@@ -40,7 +40,7 @@ def held(heads: int, ranks: int, rank: int) -> tuple[int, int]:
     return rank * each, (rank + 1) * each
 
 
-def exchanges(heads: int, source_ranks: int, destination_ranks: int) -> list[HeadExchange]:
+def head_exchanges(heads: int, source_ranks: int, destination_ranks: int) -> list[HeadExchange]:
     """Every exchange that fills all destination ranks, by destination rank and head.
 
     Raises:
@@ -51,13 +51,13 @@ def exchanges(heads: int, source_ranks: int, destination_ranks: int) -> list[Hea
     each = max(1, heads // source_ranks)
     found = []
     for rank in range(destination_ranks):
-        start, stop = held(heads, destination_ranks, rank)
+        start, stop = heads_of_rank(heads, destination_ranks, rank)
         at = start
         while at < stop:
             group = at // each
             end = min(stop, (group + 1) * each)
             sender = group * copies + rank % copies
-            first = held(heads, source_ranks, sender)[0]
+            first = heads_of_rank(heads, source_ranks, sender)[0]
             found.append(
                 HeadExchange(sender, rank, (at, end), (at - first, end - first), (at - start, end - start))
             )

@@ -67,11 +67,6 @@ class StridedKey:
         return self.pieces[0].skip
 
     @property
-    def stream_nbytes(self) -> int:
-        """Bytes that can be reached through it."""
-        return self.repeat * sum(piece.nbytes for piece in self.pieces)
-
-    @property
     def octowords(self) -> int:
         """Units of 16 bytes that its translation takes on the card: entries and a header, in fours."""
         return -(-(self.entries + (not self.listed)) // 4) * 4

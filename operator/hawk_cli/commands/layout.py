@@ -20,6 +20,7 @@ from hawk_agent.layouts.notation import AXES, parse_notation
 from hawk_agent.layouts.presets import unknown_preset_message
 from hawk_agent.plans import Costs, RequestLimits, calibrate_costs
 from hawk_cli.commands.explain import PROVE_MOST, describe, prove_keys, table
+from hawk_cli.commands.ranks import ranks
 from hawk_cli.support.files import mapped, replacing
 from hawk_cli.support.output import Output, OutputOption, emit_output, fail, rows
 
@@ -36,6 +37,9 @@ _NUMBER = re.compile(r"[0-9]{1,99}")
 app = typer.Typer(
     help="Translate a KV cache between layouts, or explain the translation.", no_args_is_help=True
 )
+
+
+app.command()(ranks)
 
 
 def _preset_names() -> list[tuple[str, str]]:

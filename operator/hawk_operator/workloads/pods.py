@@ -140,11 +140,6 @@ class GroupPods:
         """Pods that no node can take."""
         return tuple(pod for pod in self.active if pod.unschedulable)
 
-    @property
-    def committed(self) -> int:
-        """The most workers that may exist at this moment: what was asked for, or what is still there."""
-        return max(self.requested or 0, self.held)
-
 
 def group_of(pods: Iterable[Pod], group: str) -> tuple[Pod, ...]:
     """The pods that carry the group's label, by name."""

@@ -32,6 +32,6 @@ def test_presets_that_the_api_names_exist(name):
 
 def test_the_public_names_are_these():
     found = ["CoverageError", "HeadExchange", "Layout", "LayoutError", "Mismatch", "Nest", "PRESETS"]
-    found += ["Preset", "compile_nest", "exchanges", "held", "mismatches"]
+    found += ["Preset", "compile_nest", "head_exchanges", "heads_of_rank", "mismatches"]
 
     assert sorted(hawk_agent.layouts.__all__) == sorted(found)

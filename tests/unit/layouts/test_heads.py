@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawk_agent.layouts import Layout, LayoutError, compile_nest, exchanges, held
+from hawk_agent.layouts import Layout, LayoutError, compile_nest, head_exchanges, heads_of_rank
 
 TOKENS, FEATURES = 24, 32
 counts = st.sampled_from([1, 2, 4, 8, 16, 32])
@@ -32,7 +32,7 @@ def test_every_rank_gets_its_heads_whole(heads, source_ranks, destination_ranks)
     senders = shards(cache, source_ranks)
     wanted = shards(cache, destination_ranks)
     memory = [np.zeros(shard.size + 32, np.uint16) for shard in wanted]
-    for exchange in exchanges(heads, source_ranks, destination_ranks):
+    for exchange in head_exchanges(heads, source_ranks, destination_ranks):
         source = Layout.preset(
             "row-major", {"h": len(senders[exchange.source_rank]), "s": TOKENS, "d": FEATURES}
         )
@@ -55,13 +55,13 @@ def test_every_rank_gets_its_heads_whole(heads, source_ranks, destination_ranks)
 def test_each_destination_head_is_sent_once(heads, source_ranks, destination_ranks):
     found = Counter(
         (e.destination_rank, head)
-        for e in exchanges(heads, source_ranks, destination_ranks)
+        for e in head_exchanges(heads, source_ranks, destination_ranks)
         for head in range(*e.heads)
     )
     due = Counter(
         (rank, head)
         for rank in range(destination_ranks)
-        for head in range(*held(heads, destination_ranks, rank))
+        for head in range(*heads_of_rank(heads, destination_ranks, rank))
     )
 
     assert found == due
@@ -69,15 +69,15 @@ def test_each_destination_head_is_sent_once(heads, source_ranks, destination_ran
 
 @given(counts, counts, counts)
 def test_a_sender_sends_only_what_it_holds(heads, source_ranks, destination_ranks):
-    for e in exchanges(heads, source_ranks, destination_ranks):
-        first, last = held(heads, source_ranks, e.source_rank)
+    for e in head_exchanges(heads, source_ranks, destination_ranks):
+        first, last = heads_of_rank(heads, source_ranks, e.source_rank)
 
         assert first + e.source[0] == e.heads[0]
         assert first + e.source[1] == e.heads[1] <= last
 
 
 def test_copies_of_a_head_share_the_work():
-    senders = Counter(e.source_rank for e in exchanges(heads=2, source_ranks=8, destination_ranks=8))
+    senders = Counter(e.source_rank for e in head_exchanges(heads=2, source_ranks=8, destination_ranks=8))
 
     assert set(senders.values()) == {1}
 
@@ -85,4 +85,4 @@ def test_copies_of_a_head_share_the_work():
 @pytest.mark.parametrize(("heads", "ranks"), [(8, 3), (6, 4), (8, 12), (0, 1), (4, 0)])
 def test_ranks_that_do_not_fit_the_heads_are_refused(heads, ranks):
     with pytest.raises(LayoutError, match=f"parallelism.tensor: {ranks} ranks for {heads} key-value heads"):
-        exchanges(heads, ranks, 1)
+        head_exchanges(heads, ranks, 1)

@@ -3,7 +3,7 @@
 The low part is a compiled extension (`_verbs`) with a thin layer of Python round it:
 
 ```python
-infos = device.discover()                        # [] without RDMA; device.unavailable() says why
+infos = device.discover_devices()                # [] without RDMA; device.unavailable() says why
 dev = device.open_device(infos[0])               # context and protection domain
 region = registration.register_memory(dev, mapping, nbytes, registration.DESTINATION)
 cq = completion.CompletionQueue(dev, entries)    # holds depth + receives of all its queue pairs

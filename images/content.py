@@ -48,7 +48,7 @@ ACCOUNTS = {
 
 def build(component: str, name: str, progress: Progress) -> Image:
     """Build the image of "operator" or "agent" under a name. Raises MissingToolError."""
-    parts = (base(component, progress), wheels(component, progress), product(progress))
+    parts = (base(component, progress), *wheels(component, progress), product(progress))
     return Image(name, parts, user=USER, entrypoint=(f"hawk-{component}",))
 
 
@@ -81,11 +81,28 @@ def base(component: str, progress: Progress) -> Layer:
     )
 
 
-def wheels(component: str, progress: Progress) -> Layer:
-    """The layer of the locked dependencies."""
-    lock = ROOT / "requirements" / f"{component}.txt"
-    words = ["--require-hashes", "--only-binary", ":all:", "--requirement", lock]
-    return layer(f"wheels-{component}", lock.read_text(), lambda folder: _install(folder, words), progress)
+def wheels(component: str, progress: Progress) -> tuple[Layer, Layer]:
+    """The layers of the locked dependencies: those that all components have, and this one's own."""
+    locks = {name: locked((ROOT / "requirements" / f"{name}.txt").read_text()) for name in COMPONENTS}
+    common = set.intersection(*map(set, locks.values()))
+
+    def made(name: str, chosen: list[str]) -> Layer:
+        def fill(folder: Path) -> None:
+            lock = folder.with_name("lock.txt")
+            lock.write_text("".join(chosen))
+            _install(folder, ["--require-hashes", "--only-binary", ":all:", "--requirement", lock])
+            lock.unlink()
+
+        return layer(f"wheels-{name}", "".join(chosen), fill, progress)
+
+    own = locks[component]
+    shared = made("common", [entry for entry in own if entry in common])
+    return shared, made(component, [entry for entry in own if entry not in common])
+
+
+def locked(text: str) -> list[str]:
+    """The requirements of a lock file, each with its hashes."""
+    return re.split(r"^(?=\S)", text, flags=re.MULTILINE)[1:]
 
 
 def product(progress: Progress) -> Layer:
@@ -123,6 +140,7 @@ def _install(folder: Path, words: Sequence[str | Path]) -> None:
         raise MissingToolError(f"uv pip install: {output[-800:]}")
     scripts = folder / "usr/local/bin"
     scripts.mkdir(parents=True)
+    site.mkdir(parents=True, exist_ok=True)
     for script in sorted((site / "bin").glob("*hawk*")):
         # The interpreter that built it is none of the image's.
         text = re.sub(rb"^#![^\n]*", b"#!/usr/bin/python3", script.read_bytes())

@@ -144,8 +144,25 @@ class Pool:
         self, prefill: Mapping[str, Any], decode: Mapping[str, Any], *, tokens: int = 100, seed: int = 1
     ) -> Answer:
         """Send one request's KV from one pod to another. EngineError when either refuses."""
+        request, ticket = self.reserve(decode, tokens=tokens)
+        return self.finish(prefill, decode, request, ticket, tokens=tokens, seed=seed)
+
+    def reserve(self, decode: Mapping[str, Any], *, tokens: int = 100) -> tuple[str, str]:
+        """Take a lease on a decode pod's memory; the request's name and the ticket."""
         request = uuid.uuid4().hex
-        ticket = call(decode, "/reserve", request=request, tokens=tokens)["ticket"]
+        return request, str(call(decode, "/reserve", request=request, tokens=tokens)["ticket"])
+
+    def finish(
+        self,
+        prefill: Mapping[str, Any],
+        decode: Mapping[str, Any],
+        request: str,
+        ticket: str,
+        *,
+        tokens: int = 100,
+        seed: int = 1,
+    ) -> Answer:
+        """Send the KV of a request that holds a lease."""
         with ThreadPoolExecutor(1) as pool:
             # Decode waits while prefill sends, and a push has ended when decode has acknowledged it.
             pushing = pool.submit(call, prefill, "/prefill", ticket=ticket, tokens=tokens, seed=seed)

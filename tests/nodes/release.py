@@ -43,10 +43,9 @@ class Release:
         self.cluster.helm(*given, "--set", f"image.tag={TAG}", *words)
 
     def upgrade(self, *words: str) -> None:
-        """`helm upgrade` with other values, and wait until they are in effect."""
+        """`helm upgrade` with other values; `wait` for them to be in effect."""
         chart = ROOT / "charts/hawk"
         self.cluster.helm("upgrade", "hawk", chart, "-n", NAMESPACE, "--reset-then-reuse-values", *words)
-        self.wait()
 
     def uninstall(self) -> None:
         """`helm uninstall`, and wait until everything of it is gone."""

@@ -26,6 +26,7 @@ def changed(hawk: Release) -> Iterator[Release]:
         hawk.upgrade("--set", f"{given},agent.maxUnavailable=100%")
 
     upgrade(0)
+    hawk.wait()
     yield hawk
     upgrade(1)
 

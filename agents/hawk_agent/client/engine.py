@@ -204,6 +204,23 @@ class AgentClient:
         """Forget a region. Transfers that use it end first; the memory is unmapped then."""
         self._connection.ask(engine_pb2.Request(unregister=engine_pb2.Unregister(region=region)))
 
+    def await_idle(self, timeout: float, *, pool: str | None = None, worker: str | None = None) -> None:
+        """Wait until no lease or transfer uses the worker's memory. Before a worker stops, not after.
+
+        Args:
+            timeout: seconds to wait at most.
+            pool: namespace/name; without, HAWK_POOL.
+            worker: the pod's name; without, HAWK_WORKER.
+
+        Raises:
+            NotYetError: something still used it when the time was over.
+            EngineRefusedError: the agent knows engines by tokens, and this one isn't of that pod.
+        """
+        names = {"pool": pool, "worker": worker}
+        pool, worker = (_told(name, given) for name, given in names.items())
+        body = engine_pb2.AwaitIdle(pool=pool, worker=worker, timeout_ms=_ms(timeout))
+        self._connection.ask(engine_pb2.Request(await_idle=body), timeout=timeout)
+
     def reserve(
         self,
         region: str,

@@ -20,6 +20,7 @@ from hawk_agent.kube import status as statuses
 from hawk_agent.service import pools
 from hawk_agent.service.settings import PeerAddress
 from hawk_api.backoff import Backoff
+from hawk_api.reasons import Reason
 from hawk_kube.errors import ApiError, NotFoundError
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class Publisher:
                 self._take(changed)
 
     def _missing(self) -> None:
-        """Somebody removed the HawkNode: write it again. Links stay until there is another word."""
+        """Write the HawkNode again: it was removed, or is contradicted. Links stay until another word."""
         self._written = None
         self._changed.set()
 
@@ -143,6 +144,16 @@ class Publisher:
         spec = body.get("spec") or {}
         self._agent.pools.terms = pools.parse_pools(spec)
         self._agent.links.wire((*own.peers, *wanted(spec)))
+        if self._written is not None and taken_back(body.get("status") or {}):
+            self._missing()
+
+
+def taken_back(status: Mapping[str, Any]) -> bool:
+    """True if the operator took this agent for lost. Pure."""
+    return any(
+        condition["type"] == "Ready" and condition.get("reason") == Reason.AGENT_LOST.value
+        for condition in status.get("conditions") or ()
+    )
 
 
 def wanted(spec: Mapping[str, Any]) -> list[PeerAddress]:

@@ -41,6 +41,7 @@ class Request(_message.Message):
     AWAIT_TRANSFER_FIELD_NUMBER: _builtins.int
     ABORT_TRANSFER_FIELD_NUMBER: _builtins.int
     DECLINE_FIELD_NUMBER: _builtins.int
+    AWAIT_IDLE_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     descriptors: _builtins.int
     @_builtins.property
@@ -65,6 +66,8 @@ class Request(_message.Message):
     def abort_transfer(self) -> Global___AbortTransfer: ...
     @_builtins.property
     def decline(self) -> Global___Decline: ...
+    @_builtins.property
+    def await_idle(self) -> Global___AwaitIdle: ...
     def __init__(
         self,
         *,
@@ -81,12 +84,13 @@ class Request(_message.Message):
         await_transfer: Global___AwaitTransfer | None = ...,
         abort_transfer: Global___AbortTransfer | None = ...,
         decline: Global___Decline | None = ...,
+        await_idle: Global___AwaitIdle | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort_transfer", b"abort_transfer", "acknowledge", b"acknowledge", "await_transfer", b"await_transfer", "body", b"body", "decline", b"decline", "hello", b"hello", "push", b"push", "register", b"register", "release", b"release", "reserve", b"reserve", "unregister", b"unregister", "wait_layers", b"wait_layers"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort_transfer", b"abort_transfer", "acknowledge", b"acknowledge", "await_idle", b"await_idle", "await_transfer", b"await_transfer", "body", b"body", "decline", b"decline", "hello", b"hello", "push", b"push", "register", b"register", "release", b"release", "reserve", b"reserve", "unregister", b"unregister", "wait_layers", b"wait_layers"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_transfer", b"abort_transfer", "acknowledge", b"acknowledge", "await_transfer", b"await_transfer", "body", b"body", "decline", b"decline", "descriptors", b"descriptors", "hello", b"hello", "id", b"id", "push", b"push", "register", b"register", "release", b"release", "reserve", b"reserve", "unregister", b"unregister", "wait_layers", b"wait_layers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_transfer", b"abort_transfer", "acknowledge", b"acknowledge", "await_idle", b"await_idle", "await_transfer", b"await_transfer", "body", b"body", "decline", b"decline", "descriptors", b"descriptors", "hello", b"hello", "id", b"id", "push", b"push", "register", b"register", "release", b"release", "reserve", b"reserve", "unregister", b"unregister", "wait_layers", b"wait_layers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "register", "unregister", "reserve", "push", "wait_layers", "acknowledge", "release", "await_transfer", "abort_transfer", "decline"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["hello", "register", "unregister", "reserve", "push", "wait_layers", "acknowledge", "release", "await_transfer", "abort_transfer", "decline", "await_idle"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -693,6 +697,35 @@ class Release(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Release: _TypeAlias = Release  # noqa: Y015
+
+@_typing.final
+class AwaitIdle(_message.Message):
+    """Waits until no lease or transfer has used the memory of a worker for a second, whichever connection
+    registered it. Asked by what stops the worker, before it does.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POOL_FIELD_NUMBER: _builtins.int
+    WORKER_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    pool: _builtins.str
+    worker: _builtins.str
+    timeout_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        pool: _builtins.str = ...,
+        worker: _builtins.str = ...,
+        timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pool", b"pool", "timeout_ms", b"timeout_ms", "worker", b"worker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AwaitIdle: _TypeAlias = AwaitIdle  # noqa: Y015
 
 @_typing.final
 class ChunkReport(_message.Message):

@@ -7,12 +7,9 @@ an engine could register memory in the name of another pool's worker and be sent
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from hawk_agent.errors import EngineRefusedError
-
-if TYPE_CHECKING:
-    from hawk_agent.protocol import engine_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +35,12 @@ def check_node(pod: EnginePod, node: str) -> None:
         raise EngineRefusedError(f"the engine's pod {pod.name} runs on {pod.node}, this agent on {node}")
 
 
-def check_register(pod: EnginePod, request: engine_pb2.Register) -> None:
-    """An engine registers memory of its own pod, for a pool of its own namespace."""
-    namespace = request.pool.partition("/")[0]
+def check_worker(pod: EnginePod, pool: str, worker: str) -> None:
+    """An engine speaks for its own pod alone, as a worker of a pool of its own namespace."""
+    namespace = pool.partition("/")[0]
     if namespace != pod.namespace:
         raise EngineRefusedError(
-            f"pool {request.pool} isn't in namespace {pod.namespace}, where the engine's pod {pod.name} is"
+            f"pool {pool} isn't in namespace {pod.namespace}, where the engine's pod {pod.name} is"
         )
-    if request.worker != pod.name:
-        raise EngineRefusedError(
-            f"worker {request.worker} isn't the engine's own pod; register as {pod.name}"
-        )
+    if worker != pod.name:
+        raise EngineRefusedError(f"worker {worker} isn't the engine's own pod; register as {pod.name}")

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from hawk_agent.protocol import peer_pb2
+from hawk_agent.service.pools import IDLE_SECONDS
 from hawk_agent.transfer import translation as translations
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from hawk_agent.memory.region import CacheRegion, CacheRegions
     from hawk_agent.protocol import engine_pb2
     from hawk_agent.service.data_paths import DataPaths
+
+LOOK_SECONDS = 0.05
 
 
 class EngineMemory:
@@ -45,6 +48,21 @@ class EngineMemory:
         """Forget a region; leases and transfers that use it end by themselves."""
         self._regions.drop(region)
         self._tell()
+
+    async def idle(self, pool: str, worker: str) -> None:
+        """Return when no lease or transfer has used a worker's memory for a second; at once without memory.
+
+        A second, because one request's transfer follows another's.
+        """
+        loop = asyncio.get_running_loop()
+        used_at = loop.time()
+        while mine := [region for region in self._regions if (region.pool, region.worker) == (pool, worker)]:
+            now = loop.time()
+            if any(region.users for region in mine):
+                used_at = now
+            elif now - used_at >= IDLE_SECONDS:
+                return
+            await asyncio.sleep(LOOK_SECONDS)
 
     def facts(self) -> list[peer_pb2.Region]:
         """Regions as peers are told of them."""

@@ -15,7 +15,7 @@ from hawk_agent.errors import (
     VersionMismatchError,
 )
 from hawk_agent.protocol import engine_pb2
-from hawk_agent.service.engine_identity import check_node, check_register
+from hawk_agent.service.engine_identity import check_node, check_worker
 from hawk_agent.service.settings import PROTOCOL
 from hawk_agent.streaming.lease import LeaseState
 from hawk_agent.streaming.report import ReportStore
@@ -81,6 +81,7 @@ class Requests:
             "await_transfer": self._await_transfer,
             "abort_transfer": self._abort_transfer,
             "decline": self._decline,
+            "await_idle": self._await_idle,
         }
 
     async def answer(self, request: engine_pb2.Request, descriptors: list[int]) -> engine_pb2.Reply:
@@ -130,7 +131,7 @@ class Requests:
         if len(descriptors) != 1:
             raise BadRequestError(f"register takes one descriptor, the memory; {len(descriptors)} came")
         if self._pod is not None:
-            check_register(self._pod, request.register)
+            check_worker(self._pod, request.register.pool, request.register.worker)
         async with self._registering:  # one after the other: a repeated request finds the first one's region
             region = self._registered(request.register, descriptors[0])
             if region is None:
@@ -239,6 +240,14 @@ class Requests:
             held, TransferOutcome.ABORTED_BY_RECEIVER, "the decode engine gave the lease back"
         )
         return engine_pb2.Reply(ended=self._reservations.report(held))
+
+    async def _await_idle(self, request: engine_pb2.Request, _: list[int]) -> engine_pb2.Reply:
+        asked = request.await_idle
+        if self._pod is not None:
+            check_worker(self._pod, asked.pool, asked.worker)
+        idle = self._memory.idle(asked.pool, asked.worker)
+        await _within(idle, asked.timeout_ms, f"the end of what uses {asked.worker}")
+        return engine_pb2.Reply(done=engine_pb2.Done())
 
     def _own(self, name: str) -> CacheRegion:
         """A region of this engine's, or RegionError."""

@@ -13,9 +13,11 @@ agents.
 | hawkpool.dev             | hawkpools                            | get list watch                 | served  |
 | hawkpool.dev             | hawkpools/status                     | patch                          | served  |
 | hawkpool.dev             | hawknodes                            | list watch patch               | cluster |
+| hawkpool.dev             | hawknodes/status                     | patch                          | cluster |
 | hawkpool.dev             | acceleratorclasses                   | list watch create patch        | cluster |
 | apps                     | deployments                          | list watch create patch delete | served  |
 | ""                       | pods                                 | list watch patch               | served  |
+| policy                   | poddisruptionbudgets                 | create patch                   | served  |
 | ""                       | configmaps                           | get                            | served  |
 | ""                       | events                               | create patch                   | served  |
 | apps                     | deployments/scale statefulsets/scale | get patch                      | served  |
@@ -62,27 +64,33 @@ class Access:
     def __init__(self, api: Client, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._clock = clock
-        self._known: dict[tuple[str, ResourceKind, str], tuple[bool, float]] = {}
+        self._known: dict[tuple[str, ResourceKind, str, str], tuple[bool, float]] = {}
         self._served: dict[ResourceKind, tuple[bool, float]] = {}
         self._lock = threading.Lock()
 
-    def allowed(self, verb: str, kind: ResourceKind, namespace: str = "") -> bool:
+    def allowed(self, verb: str, kind: ResourceKind, namespace: str = "", *, subresource: str = "") -> bool:
         """True if `verb` is allowed on all objects of a kind, in a namespace or ("") in the whole cluster.
 
         Raises ApiError when the API server can't be asked.
         """
-        key = (verb, kind, namespace)
+        key = (verb, kind, namespace, subresource)
         with self._lock:
             known = self._known.get(key)
         if known is not None and self._clock() - known[1] < _KEEP:
             return known[0]
         attributes = {"verb": verb, "group": kind.group, "resource": kind.plural}
+        if subresource:
+            attributes["subresource"] = subresource
         if namespace:
             attributes["namespace"] = namespace
         answer = bool(self._api.review(ACCESS_REVIEW, {"resourceAttributes": attributes}).get("allowed"))
         if not answer and (known is None or known[0]):
             _log.info(
-                "access: no right to %s %s%s", verb, kind.plural, f" in {namespace}" if namespace else ""
+                "access: no right to %s %s%s%s",
+                verb,
+                kind.plural,
+                f"/{subresource}" if subresource else "",
+                f" in {namespace}" if namespace else "",
             )
         with self._lock:
             self._known[key] = (answer, self._clock())
@@ -103,9 +111,9 @@ class Access:
             self._served[kind] = (answer, self._clock())
         return answer
 
-    def usable(self, verb: str, kind: ResourceKind, namespace: str = "") -> bool:
+    def usable(self, verb: str, kind: ResourceKind, namespace: str = "", *, subresource: str = "") -> bool:
         """True if the kind is served and the verb allowed.
 
         Raises ApiError when the API server can't be asked just now: not knowing is not a refusal.
         """
-        return self.served(kind) and self.allowed(verb, kind, namespace)
+        return self.served(kind) and self.allowed(verb, kind, namespace, subresource=subresource)

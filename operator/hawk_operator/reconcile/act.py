@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hawk_api import labels
 from hawk_api.reasons import Reason
 from hawk_kube.errors import ApiError, NotFoundError, RejectedError, UnavailableError
-from hawk_kube.kinds import DEPLOYMENT, POD
+from hawk_kube.kinds import DEPLOYMENT, DISRUPTION_BUDGET, POD
 from hawk_operator.workloads import children
 from hawk_operator.workloads.children import TemplateError
 from hawk_operator.workloads.drain import COST
@@ -73,7 +73,7 @@ class Actor:
                 wanted = self._wanted(case, group, replicas)
             except TemplateError:
                 return True
-            if _difference(wanted, group.child, case.memory):
+            if _difference(wanted, group.child, case.memory) or _unbudgeted(group.child, case.memory):
                 return True
         return any(not child["metadata"].get("deletionTimestamp") for child in case.seen.orphans)
 
@@ -119,8 +119,11 @@ class Actor:
         if group.spec.template is None:
             if replicas != before:
                 self._scale(case, group, replicas)
-        elif not self._apply(self._wanted(case, group, replicas), group.child, case.memory):
-            return
+        else:
+            made = self._apply(self._wanted(case, group, replicas), group.child, case.memory)
+            self._budget(made or group.child, case.memory)
+            if made is None:
+                return
         if before is None or (replicas != before and not group.conflict):
             outcome.scaled[group.spec.name] = (before or 0, replicas)
 
@@ -139,12 +142,12 @@ class Actor:
             del wanted["spec"]["replicas"]  # another controller's: leave it its field
         return wanted
 
-    def _apply(self, wanted: Object, live: Mapping[str, Any] | None, memory: PoolMemory) -> bool:
-        """Apply a child that differs, tried out first where its template is new. Whether it was written."""
+    def _apply(self, wanted: Object, live: Mapping[str, Any] | None, memory: PoolMemory) -> Object | None:
+        """Apply a child that differs, tried out first where its template is new; None where it doesn't."""
         name = wanted["metadata"]["name"]
         difference = _difference(wanted, live, memory)
         if not difference:
-            return False
+            return None
         if live is None or difference.startswith("metadata.annotations"):
             self._api.apply(DEPLOYMENT, wanted, dry_run=True)
         _log.info("applying Deployment %s/%s: %s", wanted["metadata"]["namespace"], name, difference)
@@ -155,7 +158,18 @@ class Actor:
         else:
             memory.settled.pop(name, None)
         self._cache.put_child(made)
-        return True
+        return made
+
+    def _budget(self, child: Mapping[str, Any] | None, memory: PoolMemory) -> None:
+        """Apply a child's disruption budget, once in the child's and in our life."""
+        if child is None or not _unbudgeted(child, memory):
+            return
+        try:
+            self._api.apply(DISRUPTION_BUDGET, children.render_budget(child))
+            self._metrics.writes.labels("poddisruptionbudgets", "apply").inc()
+        except RejectedError as error:  # rights of an older chart: workers are served without
+            _log.warning("%s", error)
+        memory.budgets[child["metadata"]["name"]] = child["metadata"]["uid"]
 
     def _scale(self, case: Case, group: ObservedGroup, replicas: int) -> None:
         assert group.target is not None
@@ -205,6 +219,11 @@ def _difference(wanted: Object, live: Mapping[str, Any] | None, memory: PoolMemo
         if memory.settled.get(name) == (template_hash, _generation(live))
         else children.child_differs(wanted, live)
     )
+
+
+def _unbudgeted(child: Mapping[str, Any] | None, memory: PoolMemory) -> bool:
+    """True if a child's disruption budget wasn't applied yet."""
+    return child is not None and memory.budgets.get(child["metadata"]["name"]) != child["metadata"]["uid"]
 
 
 def _generation(child: Mapping[str, Any]) -> int:

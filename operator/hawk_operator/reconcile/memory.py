@@ -36,6 +36,8 @@ class PoolMemory:
     """Groups whose replicas were lowered, and who was to go: not checked yet."""
     settled: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Children on which an apply of this hash left this generation with fields still different."""
+    budgets: dict[str, str] = field(default_factory=dict)
+    """Children whose disruption budget was applied, by name, with their uid."""
     worth: Judged | None = None
     """The verdict on the split, and the traffic that it is for."""
 

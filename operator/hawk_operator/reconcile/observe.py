@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from hawk_api.reasons import Reason
 from hawk_kube.errors import NotFoundError, RejectedError
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from hawk_operator.wiring.peers import Agent
 
 _log = logging.getLogger(__name__)
+
+
+_POD_SECURITY: Final = "violates PodSecurity"
+_POD_SECURITY_REMEDY: Final = (
+    "; workers mount the agent's socket from their node (hostPath), so label their namespace "
+    "pod-security.kubernetes.io/enforce=privileged"
+)
 
 
 @dataclass(frozen=True)
@@ -138,7 +145,8 @@ def refused_pods(child: Mapping[str, Any]) -> str:
     """The API server's message when it refuses a Deployment's pods; "" when it doesn't."""
     for condition in (child.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
-            return str(condition.get("message") or condition.get("reason"))
+            message = str(condition.get("message") or condition.get("reason"))
+            return f"{message}{_POD_SECURITY_REMEDY}" if _POD_SECURITY in message else message
     return ""
 
 

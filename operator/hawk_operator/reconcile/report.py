@@ -47,7 +47,7 @@ class Reporter:
         context, pool = self._context, case.pool
         drains = tuple(plan.drains.values()) if plan else ()
         records = status.recent_decisions(pool.status.decisions, decision)
-        said = records[0].message if records else ""
+        said = verdicts.current_message(records[0].message if records else "", decision)
         sides = sides_of(pool.spec, case.owner, case.seen.nodes, case.agents.values())
         lacks = verdicts.schema_verdict(context.shared.schema.limits)
         return Facts(

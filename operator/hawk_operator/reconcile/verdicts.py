@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from hawk_api.labels import PAUSED
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from hawk_operator.reconcile.plan import Plan
     from hawk_planner.sizing import Decision
 
+_NUMBER: Final = re.compile(r"\d[\d.,]*")
 _NO_DECISION: Final = frozenset({Reason.METRICS_LOST, Reason.NOT_ENOUGH_KNOWN})
 
 
@@ -31,13 +33,22 @@ def schema_verdict(lacks: tuple[str, ...]) -> Judgement | None:
     return Judgement(False, Reason.SCHEMA_OUTDATED, f"nothing grows: the served HawkPool lacks {names}")
 
 
+def current_message(said: str, decision: Decision | None) -> str:
+    """The message on record as long as the present decision's differs from it in numbers alone.
+
+    So the numbers in it don't change the status with every look, and no sentence outlives its truth.
+    """
+    if decision is None or _NUMBER.sub("#", said) == _NUMBER.sub("#", decision.message):
+        return said
+    return decision.message
+
+
 def scaling_verdict(
     pool: HawkPool, decision: Decision | None, said: str, plan: Plan | None, outcome: ActionResult | None
 ) -> Judgement:
     """The condition Scaling: True while decisions are made and carried out.
 
-    `said` is the message of the newest decision on record. It stays while replicas and reason do, so that
-    the numbers in it don't change the status with every look.
+    `said` is the decision's message, as `current_message` gives it.
     """
     if is_paused(pool):
         return Judgement(False, Reason.PAUSED)

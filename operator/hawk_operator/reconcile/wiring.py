@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from hawk_api import labels
+from hawk_api.reasons import Reason
 from hawk_api.v1alpha1.hawknode import PoolTerms
 from hawk_kube.errors import NotFoundError
 from hawk_kube.kinds import HAWK_NODE
@@ -17,6 +18,7 @@ from hawk_operator.runtime.workqueue import pool_key
 from hawk_operator.wiring.peers import Sides, outdated_peers, regions_moved, spec_of, wire_agents
 from hawk_operator.wiring.place import sides_of
 from hawk_operator.workloads.children import group_labels
+from hawk_operator.workloads.pods import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -51,6 +53,7 @@ class WiringReconciler:
             return
         begun = time.monotonic()
         agents = cache.agents()
+        self._say_lost(agents)
         pools = cache.pools()
         by_pool = wiring_sides(pools, cache.all_pods(), agents)
         wiring = wire_agents(by_pool.values(), agents)
@@ -78,6 +81,29 @@ class WiringReconciler:
 
     def _fitting(self, wanted: NodeSpec) -> dict[str, Any]:
         return self._context.shared.schema.fit(HAWK_NODE.kind, "spec", wanted.to_dict())
+
+    def _say_lost(self, agents: Mapping[str, Agent]) -> None:
+        """Take back the Ready of agents whose Lease expired; they say it anew when they return."""
+        if not self._context.access.usable("patch", HAWK_NODE, subresource="status"):
+            return
+        for name in sorted(name for name, agent in agents.items() if agent.ready and not agent.live):
+            condition = {
+                "type": "Ready",
+                "status": "Unknown",
+                "reason": str(Reason.AGENT_LOST),
+                "message": Reason.AGENT_LOST.meaning,
+                "lastTransitionTime": timestamp(time.time()),
+            }
+            try:
+                body = self._context.api.apply(
+                    HAWK_NODE,
+                    {"metadata": {"name": name}, "status": {"conditions": [condition]}},
+                    subresource="status",
+                )
+            except NotFoundError:
+                continue
+            self._context.cache.apply_event(HAWK_NODE, None, body)
+            self._context.metrics.writes.labels("hawknodes", "status").inc()
 
     def _write(self, name: str, wanted: NodeSpec) -> None:
         try:

@@ -87,18 +87,21 @@ def _devices(facts: Facts) -> Judgement:
         group for group in facts.groups if group.pods.ready < min(max(group.least, 1), max(group.desired, 0))
     ]
     counts = ", ".join(f"{group.name} {group.pods.ready}/{group.desired}" for group in facts.groups)
-    if short:
-        return _short(short, counts)
-    behind = any(group.pods.ready < group.desired for group in facts.groups)
-    return Judgement(True, Reason.ROLLING_OUT if behind else Reason.AS_EXPECTED, f"ready: {counts}")
+    behind = short or [group for group in facts.groups if group.pods.ready < group.desired]
+    reason, why = _why_behind(facts, behind) if behind else (Reason.AS_EXPECTED, "")
+    return Judgement(not short, reason, f"ready: {counts}{why}")
 
 
-def _short(short: list[GroupFacts], counts: str) -> Judgement:
-    for group in short:
-        for pod in group.pods.active:
-            if pod.problem:
-                return Judgement(False, Reason.PODS_NOT_READY, f"ready: {counts}; {pod.name}: {pod.problem}")
-    return Judgement(False, Reason.ROLLING_OUT, f"ready: {counts}")
+def _why_behind(facts: Facts, behind: Sequence[GroupFacts]) -> tuple[Reason, str]:
+    """Why groups have fewer ready workers than they should, from the surest evidence down."""
+    waiting = [pod for group in behind for pod in group.pods.active if not pod.ready]
+    for pod in waiting:
+        if pod.problem:
+            return Reason.PODS_NOT_READY, f"; {pod.name}: {pod.problem}"
+    lost = {pod.node for pod in waiting if pod.node in facts.agents and not facts.agents[pod.node].live}
+    if lost:
+        return Reason.AGENT_LOST, f"; workers aren't ready on nodes whose agent is lost too: {listed(lost)}"
+    return Reason.ROLLING_OUT, ""
 
 
 def _memory(facts: Facts) -> Judgement:

@@ -33,6 +33,8 @@ class Agent:
     host: str = ""
     zone: str = ""
     live: bool = False
+    ready: bool = False
+    """True if its HawkNode says Ready; an agent that is lost can't take that back."""
     verified: frozenset[str] = frozenset()
     problems: tuple[tuple[str, str, str], ...] = ()
     """(peer, reason, message) of links that aren't verified."""
@@ -65,6 +67,7 @@ def agent_of(body: Mapping[str, Any], live: Iterable[str]) -> Agent:
         host=status.host_id or "",
         zone=(metadata.get("labels") or {}).get(ZONE, ""),
         live=metadata["name"] in live and not metadata.get("deletionTimestamp"),
+        ready=any(c.type == "Ready" and c.status == "True" for c in status.conditions),
         verified=frozenset(status.verified_peers),
         problems=tuple((item.peer, item.reason, item.message) for item in status.links.problems),
         regions=tuple((item.pool, item.group, item.worker) for item in status.regions),

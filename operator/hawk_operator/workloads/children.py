@@ -38,6 +38,8 @@ _TOKEN: Final = {
     }
 }
 """Bound to the pod, and good for agents only."""
+_STOP_SECONDS: Final = 30
+"""For an engine to stop in, after its leases have ended."""
 _ZONE: Final = "topology.kubernetes.io/zone"
 
 Object = dict[str, Any]
@@ -96,6 +98,7 @@ def render_child(
     _prefer_same_zone(spec, pool.metadata.name)
     _introduce(spec, _identity(pool, group.name, socket_directory))
     if socket_directory:
+        _wait_before_stop(spec, pool.spec.drain.timeout)
         _mount(spec, _SOCKET_VOLUME, socket_directory, _host(socket_directory))
     if token:
         _mount(spec, _TOKEN_VOLUME, TOKEN_DIRECTORY, _TOKEN)
@@ -116,6 +119,29 @@ def render_child(
     body["metadata"]["annotations"] = {HASH: template_digest(body)}
     body["spec"]["replicas"] = replicas
     return body
+
+
+def render_budget(child: Mapping[str, Any]) -> Object:
+    """The disruption budget of a child's pods, which goes with the child.
+
+    Evictions take one ready worker at a time, each when its leases have ended; one that isn't ready never
+    holds a drain up.
+    """
+    metadata = child["metadata"]
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": metadata["name"], "uid": metadata["uid"]}
+    return {
+        "metadata": {
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "labels": metadata["labels"],
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "maxUnavailable": 1,
+            "selector": child["spec"]["selector"],
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        },
+    }
 
 
 def owner_of(pool: HawkPool) -> Object:
@@ -211,6 +237,23 @@ def _introduce(spec: Object, environment: list[Object]) -> None:
     named = {entry.get("name") for entry in given}
     # Before the template's own, whose values may refer to them.
     container["env"] = [*(entry for entry in environment if entry["name"] not in named), *given]
+
+
+def _wait_before_stop(spec: Object, timeout: float) -> None:
+    """Have the first container wait for its leases before it is stopped, however its pod comes to go.
+
+    The template's own preStop, and its grace period, stay. An image without the agent's client fails the hook
+    and is stopped at once, as it would be without.
+    """
+    container = spec["containers"][0]
+    lifecycle = container.get("lifecycle") or {}
+    if lifecycle.get("preStop"):
+        return
+    grace = spec.setdefault("terminationGracePeriodSeconds", round(timeout) + _STOP_SECONDS)
+    seconds = min(round(timeout), max(grace - _STOP_SECONDS, grace * 4 // 5))
+    if seconds > 0:
+        command = ["python3", "-m", "hawk_agent.client.leave", str(seconds)]
+        container["lifecycle"] = {**lifecycle, "preStop": {"exec": {"command": command}}}
 
 
 def _mount(spec: Object, name: str, directory: str, source: Object) -> None:

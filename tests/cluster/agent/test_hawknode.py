@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hawk_api.v1alpha1 import HawkNode
+from hawk_kube.kinds import HAWK_NODE
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -129,6 +131,19 @@ def test_a_removed_hawknode_comes_back_and_a_stop_gives_the_lease_up(
         ignore=(AssertionError, Exception),
     )
     assert _published(cluster, node)["epoch"] == before["epoch"]
+
+    # Taken for lost while it lives, as after a partition: it says again that it serves.
+    def ready() -> str:
+        conditions = {item["type"]: item for item in _status(cluster, node)["conditions"]}
+        return f"{conditions['Ready']['status']} {conditions['Ready']['reason']}"
+
+    lost = {"type": "Ready", "status": "Unknown", "reason": "AgentLost", "message": "lost"}
+    lost["lastTransitionTime"] = "2026-01-02T03:04:05Z"
+    with closing(cluster.client(manager="hawk-operator")) as api:
+        body = {"metadata": {"name": node}, "status": {"conditions": [lost]}}
+        taken = api.apply(HAWK_NODE, body, subresource="status")
+    assert lost in taken["status"]["conditions"]
+    until(lambda: ready() == "True AsExpected", what="Ready again")
 
     assert process.stop() == 0
     assert "holderIdentity" not in cluster.get("lease", node, "-n", namespace)["spec"]

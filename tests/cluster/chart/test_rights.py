@@ -170,6 +170,11 @@ def verified(own, node, peer):
     return until(probe, what=f"the link from {node} to {peer}", ignore=missing)
 
 
+def ready_of(own, node):
+    conditions = own.get("hawknode", node)["status"]["conditions"]
+    return next(item["status"] for item in conditions if item["type"] == "Ready")
+
+
 def compare(own, release, mark, account):
     """Fails with what was refused, with what a role lacks, and with what nobody used."""
     events = list(own.audit_events(mark))
@@ -188,12 +193,13 @@ def test_both_components_use_their_whole_role_and_nothing_beside_it(
     # An operator that ran before in this control plane left its Lease, and then nobody makes one.
     own.kubectl("delete", "lease", "leader.hawkpool.dev", "-n", release.namespace, "--ignore-not-found")
     mark = own.audit_mark()
-    for node in nodes:
-        start_agent(processes, agent_kubeconfig(node), node)
+    agents = [start_agent(processes, agent_kubeconfig(node), node) for node in nodes]
     exercise(own, workspace, nodes, lambda: start_operator(own, processes, ports.reserve()))
 
     for node, peer in itertools.permutations(nodes):
         verified(own, node, peer)
+    agents[0].stop()
+    until(lambda: ready_of(own, nodes[0]) == "Unknown", what="an agent taken for lost")
 
     compare(own, release, mark, "hawk-agent")
     compare(own, release, mark, "hawk-operator")

@@ -275,7 +275,7 @@ def test_each_component_is_given_its_own_rights_and_not_the_others(render):
 
     operator = rights.granted(objects, "hawk-system", "hawk-operator")
     agent = rights.granted(objects, "hawk-system", "hawk-agent")
-    assert ("patch", "hawkpool.dev", "hawknodes/status") in agent - operator
+    assert ("create", "hawkpool.dev", "hawknodes") in agent - operator
     assert ("patch", "hawkpool.dev", "hawkpools/status") in operator - agent
     assert rights.granted(objects, "elsewhere", "hawk-agent") == set()
 

@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.cluster
 
+READY = {
+    "type": "Ready",
+    "status": "True",
+    "reason": "AsExpected",
+    "message": "",
+    "lastTransitionTime": "2026-01-02T03:04:05Z",
+}
+
 
 class FakeAgent:
     """Write as an agent does: its HawkNode's status and its Lease."""
@@ -43,8 +51,8 @@ class FakeAgent:
             "status": self.status,
         }
         self.cluster.kubectl(
-            "apply", "--server-side", "--field-manager=hawk-agent", "--subresource=status", "-f", "-",
-            stdin=_text(body),
+            "apply", "--server-side", "--force-conflicts", "--field-manager=hawk-agent",
+            "--subresource=status", "-f", "-", stdin=_text(body),
         )  # fmt: skip
 
     def beat(self, seconds: int = 3600) -> None:
@@ -61,6 +69,10 @@ class FakeAgent:
     def peers(self) -> list[dict[str, str]]:
         found: list[dict[str, str]] = self.cluster.get("hawknode", self.node).get("spec", {}).get("peers", [])
         return found
+
+    def ready(self) -> tuple[str, str]:
+        [found] = self.cluster.get("hawknode", self.node)["status"]["conditions"]
+        return found["status"], found["reason"]
 
     def version(self) -> str:
         found: str = self.cluster.get("hawknode", self.node)["metadata"]["resourceVersion"]
@@ -133,14 +145,17 @@ def test_agents_are_wired_proved_lost_and_wired_again(
     counts = cluster.get("hawkpool", "llama", "-n", namespace)["status"]["groups"]
     assert [item["capacity"] for item in counts] == [item["ready"] for item in counts]
 
+    right.report(conditions=[READY])
     right.beat(seconds=1)  # and never again
     wait_condition(cluster, namespace, "llama", "Wired", status="False", reason="AgentLost")
+    until(lambda: right.ready() == ("Unknown", "AgentLost"), what="no Ready of an agent that is lost")
     wait_condition(cluster, namespace, "llama", "Ready", status="False", reason="NoAgent")
     untouched = left.version()
 
     right.epoch = f"{right.node}-2"
     right.beat()
     right.report(verifiedPeers=[], links={"up": 0, "down": 0, "verified": 0})
+    assert right.ready() == ("True", "AsExpected")
     until(lambda: left.peers()[0]["epoch"] == right.epoch, what="the new incarnation at the other end")
     assert left.version() != untouched
     left.report(verifiedPeers=[right.node])

@@ -16,6 +16,7 @@ from hawk_agent.service.settings import AgentSettings
 from .house import GEOMETRY, ROWS, off, open_cache
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 PODS = {
@@ -36,8 +37,13 @@ class Known:
         return PODS[token]
 
 
-async def connect(folder: Path, token: str | None) -> str:
-    """Register as default/llama's worker decode-0; the error's words, or ""."""
+def register(engine: AgentClient) -> None:
+    """Register as default/llama's worker decode-0."""
+    open_cache(engine, "kv", ROWS, GEOMETRY, "decode").close()
+
+
+async def connect(folder: Path, token: str | None, ask: Callable[[AgentClient], None] = register) -> str:
+    """Ask something of an agent that knows engines by tokens; the refusal's words, or ""."""
     settings = AgentSettings(
         node="npu", socket=folder / "a.sock", listen="127.0.0.1:0", insecure=True, copy_threads=1
     )
@@ -50,7 +56,7 @@ async def connect(folder: Path, token: str | None) -> str:
     def engine() -> str:
         try:
             with AgentClient(agent.settings.socket, token_file=file) as made:
-                open_cache(made, "kv", ROWS, GEOMETRY, "decode").close()
+                ask(made)
         except EngineRefusedError as error:
             return str(error)
         return ""

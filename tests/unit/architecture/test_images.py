@@ -58,6 +58,15 @@ def test_its_packages_and_wheels_are_those_of_the_lists(component):
     assert all(f" $SITE/{name} " in text for name in content.UNUSED)
 
 
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_a_lock_is_split_into_whole_requirements(component):
+    text = (ROOT / f"requirements/{component}.txt").read_text()
+    found = content.locked(text)
+
+    assert "".join(found) == text
+    assert all(re.match(r"[a-z0-9][a-z0-9-]*==", entry) and "--hash=sha256:" in entry for entry in found)
+
+
 def test_rdma_is_in_the_agents_image_and_in_no_other():
     assert {"libibverbs1", "ibverbs-providers"} <= set(content.listed("agent"))
     assert not {"libibverbs1", "ibverbs-providers"} & set(content.listed("operator"))

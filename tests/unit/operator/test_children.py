@@ -19,6 +19,7 @@ from hawk_operator.workloads.children import (
     group_labels,
     missing_fields,
     name_of,
+    render_budget,
     render_child,
 )
 
@@ -217,3 +218,44 @@ def test_workers_get_a_token_for_the_agent_where_agents_ask_for_it():
     [source] = next(v for v in spec["volumes"] if v["name"] == "hawk-token")["projected"]["sources"]
     assert source["serviceAccountToken"]["audience"] == AUDIENCE
     assert f"{TOKEN_DIRECTORY}/{source['serviceAccountToken']['path']}" == TOKEN_FILE
+
+
+def stopping(timeout: str = "300s", **spec: Any) -> tuple[list[str] | None, int | None]:
+    """(the command before the first container's stop, the pod's grace period)"""
+    containers = spec.pop("containers", [{"name": "engine", "image": "x"}])
+    template = {"spec": {"containers": containers, **spec}}
+    made = pool(group_spec("both", "Both", template=template), drain={"timeout": timeout})
+    pods = render_child(made, made.spec.groups[0], None, 1, "/run/hawk")["spec"]["template"]["spec"]
+    hook = (pods["containers"][0].get("lifecycle") or {}).get("preStop", {})
+    return hook.get("exec", {}).get("command"), pods.get("terminationGracePeriodSeconds")
+
+
+def test_a_worker_waits_for_its_leases_before_it_is_stopped():
+    leave = ["python3", "-m", "hawk_agent.client.leave"]
+
+    assert stopping() == ([*leave, "300"], 330)
+    assert stopping("20s", terminationGracePeriodSeconds=60) == ([*leave, "20"], 60)
+    assert stopping(terminationGracePeriodSeconds=60) == ([*leave, "48"], 60)
+    assert stopping(terminationGracePeriodSeconds=1) == (None, 1)
+
+
+def test_a_templates_own_hook_stays():
+    own = {"preStop": {"exec": {"command": ["bye"]}}}
+    after = {"postStart": {"exec": {"command": ["hello"]}}}
+
+    assert stopping(containers=[{"name": "e", "image": "x", "lifecycle": own}]) == (["bye"], None)
+    command, _ = stopping(containers=[{"name": "e", "image": "x", "lifecycle": after}])
+    assert command is not None
+
+
+def test_a_budget_is_about_the_childs_pods_and_goes_with_the_child():
+    child = rendered()
+    child["metadata"]["uid"] = "u-7"
+    budget = render_budget(child)
+
+    assert budget["spec"]["selector"] == child["spec"]["selector"]
+    assert budget["spec"]["maxUnavailable"] == 1
+    assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+    [owner] = budget["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("Deployment", "u-7")
+    assert budget["metadata"]["namespace"] == child["metadata"]["namespace"]

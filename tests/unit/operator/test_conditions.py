@@ -15,6 +15,7 @@ from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkPoolStatus
 from hawk_operator.kube.events import condition_transitions
 from hawk_operator.reconcile.agent_pods import lacks_pods, newest_daemon_set
+from hawk_operator.reconcile.verdicts import current_message
 from hawk_operator.status import builder
 from hawk_operator.status.conditions import NEEDED_FOR_READY, judge_conditions, roll_up
 from hawk_operator.status.facts import Facts, GroupFacts, Judgement
@@ -327,3 +328,43 @@ def test_a_daemon_set_lacks_pods_when_nodes_want_more_than_there_are():
     ]
     assert newest_daemon_set(events) == "last"
     assert newest_daemon_set([]) == ""
+
+
+def behind(**changed) -> Facts:
+    """A pool of which one of two decode workers isn't ready, on a node of its own."""
+    waiting = pod("d1", node="n2", ready=False, **changed)
+    groups = (group_facts("p", "Prefill"), replace(group_facts("d", "Decode"), desired=2))
+    decode = replace(groups[1], pods=pods("d", "Decode", 2, pod("d0"), waiting))
+    return good(groups=(groups[0], decode))
+
+
+def test_workers_that_are_gone_with_their_node_are_no_rollout():
+    lost = replace(behind(), agents={**WORKER, "n2": agent("n2", live=False)})
+    starting = replace(behind(), agents={**WORKER, "n2": agent("n2")})
+    unlisted = behind()
+
+    assert found(lost)["DevicesReady"] == ("True", "AgentLost")
+    assert found(starting)["DevicesReady"] == found(unlisted)["DevicesReady"] == ("True", "RollingOut")
+    message = next(c.message for c in judge_conditions(lost) if c.type == "DevicesReady")
+    assert message == "ready: p 1/1, d 1/2; workers aren't ready on nodes whose agent is lost too: n2"
+
+
+def test_what_a_pod_says_of_itself_comes_before_what_its_node_lets_expect():
+    failing = replace(behind(problem="container x: Error"), agents={**WORKER, "n2": agent("n2", live=False)})
+
+    assert found(failing)["DevicesReady"] == ("True", "PodsNotReady")
+
+
+@pytest.mark.parametrize(
+    ("said", "now", "expected"),
+    [
+        ("ttft 180 ms at 2 of 4", "ttft 190.5 ms at 3 of 4", "ttft 180 ms at 2 of 4"),
+        ("waiting for n2", "serving", "serving"),
+        ("", "first", "first"),
+    ],
+)
+def test_a_sentence_stays_while_only_its_numbers_move(said, now, expected):
+    present = replace(decision(1, 1), message=now)
+
+    assert current_message(said, present) == expected
+    assert current_message(said, None) == said

@@ -84,6 +84,7 @@ def api() -> Api:
         read = HawkPool.model_validate(body)
         for group in read.spec.groups:
             child = children.render_child(read, group, None, 1, "/run/hawk")
+            child["metadata"]["uid"] = f"uid-{child['metadata']['name']}"
             made.put(DEPLOYMENT, child)
             worker = pod_body(f"{child['metadata']['name']}-0", node=NODES[index])
             worker["metadata"]["labels"] = child["metadata"]["labels"]
@@ -100,7 +101,7 @@ def api() -> Api:
 @pytest.fixture
 def context(api: Api) -> ReconcileContext:
     settings, metrics = OperatorSettings(), Metrics()
-    access: Any = SimpleNamespace(usable=lambda verb, kind, namespace="": kind.group != "keda.sh")
+    access: Any = SimpleNamespace(usable=lambda verb, kind, namespace="", **_: kind.group != "keda.sh")
     cache = ClusterCache(api, access, settings, clock=lambda: 5.0, wall=lambda: NOW)  # type: ignore[arg-type]
     return ReconcileContext(
         settings=settings,

@@ -175,3 +175,16 @@ def test_a_surge_counts_against_the_budget():
     plan = step(made, found, {"p": 3, "d": 5})
 
     assert plan.requests["d"] == 4, "three prefill workers may become four in a rollout"
+
+
+def test_pods_that_pod_security_refuses_are_told_with_the_remedy():
+    from hawk_operator.reconcile.observe import refused_pods
+
+    def child(message):
+        return {"status": {"conditions": [{"type": "ReplicaFailure", "status": "True", "message": message}]}}
+
+    assert "enforce=privileged" in refused_pods(
+        child('violates PodSecurity "baseline:latest": hostPath volumes')
+    )
+    assert refused_pods(child("exceeded quota")) == "exceeded quota"
+    assert refused_pods({}) == ""

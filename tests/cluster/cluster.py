@@ -19,7 +19,7 @@ from tests.support.waiting import until
 
 from . import binaries, components
 from .control_plane import ControlPlane
-from .direct import Direct, Question, RefusedError
+from .direct import Direct, GetQuestion, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -144,7 +144,7 @@ class Cluster:
 
     def get(self, *arguments: str, kubeconfig: Path | None = None) -> Any:
         """Return `kubectl get ARGUMENTS -o json`, parsed."""
-        question = Question.of(arguments)
+        question = GetQuestion.of(arguments)
         if self._direct and question and not kubeconfig:
             with _as_kubectl_says("get", *arguments):
                 if found := self._direct.get(question):
@@ -243,10 +243,7 @@ class Cluster:
     @functools.cached_property
     def _direct(self) -> Direct | None:
         """The short way to our own control plane; there is none to a cluster of another make."""
-        if self._own_files is None:
-            return None
-        server = json.loads(self.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
-        return Direct(self._own_files, server)
+        return None if self._own_files is None else Direct(self.kubeconfig)
 
     def _not_ready(self, name: str) -> bool:
         taints = self.get("node", name)["spec"].get("taints", [])

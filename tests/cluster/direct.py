@@ -6,49 +6,40 @@ What is read and said is as kubectl has it.
 
 from __future__ import annotations
 
-import http.client
-import json
-import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode, urlsplit
+
+from hawk_kube import config
+from hawk_kube.connection import ApiConnection
+from hawk_kube.errors import ApiError
+from hawk_kube.gate import Gate
+from hawk_kube.kinds import ResourceKind
+from hawk_kube.request import APPLY, ApiRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 TIMEOUT_SECONDS = 60.0
-DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-JSON = "application/json"
-APPLY = "application/apply-patch+yaml"
 
 
 class RefusedError(Exception):
     """The API server's refusal, in the form in which kubectl prints it."""
 
-    def __init__(self, status: Mapping[str, Any]) -> None:
-        super().__init__(f"Error from server ({status.get('reason')}): {status.get('message')}")
+    def __init__(self, error: ApiError) -> None:
+        super().__init__(f"Error from server ({error.reason}): {error}")
 
 
 @dataclass(frozen=True)
-class Resource:
+class ServedKind:
     """A kind as it is served: `names` are its plural, its singular and its short ones."""
 
-    api_version: str
-    kind: str
-    plural: str
+    kind: ResourceKind
     names: frozenset[str]
-    namespaced: bool
-
-    def path(self, namespace: str, name: str = "") -> str:
-        """Where its objects are."""
-        where = f"/{'apis' if '/' in self.api_version else 'api'}/{self.api_version}"
-        where += f"/namespaces/{namespace}" if self.namespaced else ""
-        return f"{where}/{self.plural}" + (f"/{quote(name)}" if name else "")
 
 
 @dataclass(frozen=True)
-class Question:
+class GetQuestion:
     """The simplest arguments of `kubectl get`: KIND [NAME] [-n NAMESPACE] [-l SELECTOR]."""
 
     kind: str
@@ -57,7 +48,7 @@ class Question:
     selector: str = ""
 
     @classmethod
-    def of(cls, words: Sequence[str]) -> Question | None:
+    def of(cls, words: Sequence[str]) -> GetQuestion | None:
         """The question in these words; None where only kubectl understands them."""
         plain, options, rest = [], {"-n": "default", "-l": ""}, iter(words)
         for word in rest:
@@ -71,84 +62,78 @@ class Question:
 
 
 class Direct:
-    """The administrator's requests; `folder` holds the control plane's files, `server` is its address."""
+    """The administrator's requests, by the product's connection; RefusedError for what isn't done."""
 
-    def __init__(self, folder: Path, server: str) -> None:
-        self._address = urlsplit(server).netloc
-        pki = folder / "pki"
-        self._tls = ssl.create_default_context(cafile=pki / "ca.crt")
-        self._tls.load_cert_chain(pki / "admin.crt", pki / "admin.key")
-        self._served: tuple[Resource, ...] = ()
+    def __init__(self, kubeconfig: Path) -> None:
+        self._connection = ApiConnection(config.from_files([kubeconfig]), Gate(), "test")
+        self._served: tuple[ServedKind, ...] = ()
 
-    def get(self, question: Question) -> Any:
+    def get(self, question: GetQuestion) -> Any:
         """Return the object, or the list of a kind; None for a kind that isn't known by this name."""
-        resource = self._find(lambda resource: question.kind in resource.names)
-        if resource is None:
+        kind = self._find(lambda served: question.kind in served.names)
+        if kind is None:
             return None
-        path = resource.path(question.namespace, question.name)
-        query = {"labelSelector": question.selector} if question.selector else {}
-        found = self._ask("GET", path, query)
+        found = self._ask(
+            "GET", kind.path(question.namespace, question.name), {"labelSelector": question.selector}
+        )
         for item in found["items"] if not question.name else [found]:
-            item.setdefault("apiVersion", resource.api_version)
-            item.setdefault("kind", resource.kind)
+            item.setdefault("apiVersion", kind.api_version)
+            item.setdefault("kind", kind.kind)
             item["metadata"].pop("managedFields", None)  # as kubectl does
         return found
 
     def apply(self, body: Mapping[str, Any], manager: str) -> bool:
-        """Apply on the server's side; False for a kind that isn't known."""
-        version, kind, metadata = body["apiVersion"], body["kind"], body["metadata"]
-        resource = self._find(lambda resource: (resource.api_version, resource.kind) == (version, kind))
-        if resource is None:
+        """Apply on the server's side, as kubectl does by default; False for a kind that isn't known.
+
+        Unknown fields are refused, and other managers' fields aren't taken over.
+        """
+        wanted = body["apiVersion"], body["kind"]
+        kind = self._find(lambda served: (served.kind.api_version, served.kind.kind) == wanted)
+        if kind is None:
             return False
-        path = resource.path(metadata.get("namespace", "default"), metadata["name"])
-        self._ask("PATCH", path, {"fieldManager": manager, "fieldValidation": "Strict"}, body)
+        metadata = body["metadata"]
+        path = kind.path(metadata.get("namespace", "default"), metadata["name"])
+        self._ask("PATCH", path, {"fieldManager": manager, "fieldValidation": "Strict"}, dict(body))
         return True
 
-    def _find(self, wanted: Any) -> Resource | None:
+    def _find(self, wanted: Callable[[ServedKind], bool]) -> ResourceKind | None:
         for again in (False, True):
             if again or not self._served:
-                answers = (self._ask("GET", path, accept=DISCOVERY) for path in ("/api", "/apis"))
-                self._served = tuple(resource for answer in answers for resource in served(answer))
-            if found := next(filter(wanted, self._served), None):
-                return found
+                self._served = tuple(self._discover())
+            for served in self._served:
+                if wanted(served):
+                    return served.kind
         return None
+
+    def _discover(self) -> Iterator[ServedKind]:
+        """Every kind that is served, the preferred version of a group first."""
+        yield from _kinds(self._ask("GET", "/api/v1"))
+        for group in self._ask("GET", "/apis")["groups"]:
+            preferred = group["preferredVersion"]
+            for version in [preferred, *(other for other in group["versions"] if other != preferred)]:
+                yield from _kinds(self._ask("GET", f"/apis/{version['groupVersion']}"))
 
     def _ask(
         self,
         method: str,
         path: str,
         query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
-        accept: str = JSON,
+        body: dict[str, Any] | None = None,
     ) -> Any:
-        connection = http.client.HTTPSConnection(self._address, timeout=TIMEOUT_SECONDS, context=self._tls)
+        request = ApiRequest(
+            f"{method} {path}", method, path, query or {}, body, APPLY, seconds=TIMEOUT_SECONDS
+        )
         try:
-            connection.request(
-                method,
-                f"{path}?{urlencode(query)}" if query else path,
-                json.dumps(body) if body else None,
-                {"Accept": accept} | ({"Content-Type": APPLY} if body else {}),
-            )
-            answer = connection.getresponse()
-            content = json.loads(answer.read())
-        finally:
-            connection.close()
-        if answer.status >= http.client.BAD_REQUEST:
-            raise RefusedError(content)
-        return content
+            return self._connection.send(request)
+        except ApiError as error:
+            raise RefusedError(error) from error
 
 
-def served(discovery: Mapping[str, Any]) -> Iterator[Resource]:
-    """Every resource of an aggregated discovery document, the preferred version of a group first."""
-    for group in discovery["items"]:
-        prefix = f"{group['metadata']['name']}/" if group["metadata"].get("name") else ""
-        for version in group["versions"]:
-            for resource in version["resources"]:
-                plural, singular = resource["resource"], resource.get("singularResource", "")
-                yield Resource(
-                    f"{prefix}{version['version']}",
-                    resource["responseKind"]["kind"],
-                    plural,
-                    frozenset({plural, singular, *resource.get("shortNames", ())}) - {""},
-                    resource["scope"] == "Namespaced",
-                )
+def _kinds(listed: Mapping[str, Any]) -> Iterator[ServedKind]:
+    """The kinds of one version's APIResourceList, without subresources."""
+    group, _, version = listed["groupVersion"].rpartition("/")
+    for resource in listed["resources"]:
+        if "/" not in resource["name"]:
+            names = {resource["name"], resource["singularName"], *resource.get("shortNames", ())}
+            kind = ResourceKind(group, version, resource["kind"], resource["name"], resource["namespaced"])
+            yield ServedKind(kind, frozenset(names) - {""})

@@ -15,12 +15,14 @@ from hawk_agent.layouts import Layout, compile_nest
 from hawk_agent.service.agent import NodeAgent
 from hawk_agent.service.links import LinkState
 from hawk_agent.service.settings import AgentSettings, PeerAddress
+from hawk_agent.transfer.outcome import TransferOutcome
 
 if TYPE_CHECKING:
     import mmap
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from pathlib import Path
 
+    from hawk_agent.client import TransferResult
     from hawk_agent.memory.region import CacheRegion
     from hawk_agent.transports.registry import TransportRegistry
 
@@ -83,6 +85,25 @@ def open_cache(
         name, descriptor, notation, sizes, "float16", pool="default/llama", group=group, worker=f"{group}-0"
     )
     return Cache(engine, name, layout, descriptor, memory)
+
+
+async def transfer_all(
+    source: Cache, destination: Cache, chunk_layers: int = 2, request: str = "r1"
+) -> tuple[TransferResult, TransferResult]:
+    """Move a whole cache into another of the same layers, see that it is right, and acknowledge it.
+
+    Returns:
+        How it ended for the sender and for the receiver.
+    """
+    last = destination.layout.extent("l").size - 1
+    lease = await off(destination.engine.reserve, destination.name, request)
+    transfer = await off(source.engine.push, lease.ticket, source.name, chunk_layers, all_complete=True)
+    assert (await off(destination.engine.wait, lease, last)).complete
+    received = await off(destination.engine.acknowledge, lease)
+    sent = await off(transfer.result)
+    assert sent.outcome is received.outcome is TransferOutcome.SUCCESS
+    assert bytes(destination.memory) == translated(source, destination)
+    return sent, received
 
 
 def translated(source: Cache, destination: Cache) -> bytes:

@@ -36,7 +36,7 @@ from tests.unit.agent.house import (
     eventually,
     off,
     open_cache,
-    translated,
+    transfer_all,
 )
 
 if TYPE_CHECKING:
@@ -292,12 +292,7 @@ async def right(pair: Pair) -> None:
     pair.seed += 1
     source.fill(pair.seed)
     destination.clear()
-    lease = await off(destination.engine.reserve, "kv", "right")
-    transfer = await off(source.engine.push, lease.ticket, "kv", 1, all_complete=True)
-    await off(destination.engine.wait, lease, 2)
-    await off(destination.engine.acknowledge, lease)
-    assert (await off(transfer.result)).outcome is TransferOutcome.SUCCESS
-    assert bytes(destination.memory) == translated(source, destination)
+    await transfer_all(source, destination, chunk_layers=1)
 
 
 async def cut_all(house: House, transport: str, scenario: str, stride: int) -> int:

@@ -23,7 +23,18 @@ from hawk_agent.streaming.lease import LeaseState
 from hawk_agent.transfer.outcome import TransferOutcome
 from tests.support.faults import FAULTS, faulty
 from tests.support.mock_transport import MockTransport
-from tests.unit.agent.house import GEOMETRY, PAGES, ROWS, TILE, TILES, House, eventually, off, translated
+from tests.unit.agent.house import (
+    GEOMETRY,
+    PAGES,
+    ROWS,
+    TILE,
+    TILES,
+    House,
+    eventually,
+    off,
+    transfer_all,
+    translated,
+)
 
 if TYPE_CHECKING:
     from hawk_agent.transfer.chunks import Chunk
@@ -150,12 +161,7 @@ async def test_one_chunk_that_fails_fails_the_transfer_on_both_sides_and_the_lin
 
     # One error marks nothing for good: the pair is proved again, and the next transfer is right.
     await house.verified("gpu", "npu")
-    lease = await off(destination.engine.reserve, "kv", "r2")
-    transfer = await off(source.engine.push, lease.ticket, "kv", 1, all_complete=True)
-    await off(destination.engine.wait, lease, 19)
-    await off(destination.engine.acknowledge, lease)
-    assert (await off(transfer.result)).outcome is TransferOutcome.SUCCESS
-    assert bytes(destination.memory) == translated(source, destination)
+    await transfer_all(source, destination)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from hawk_agent.transfer.outcome import TransferOutcome
 from hawk_agent.transports.calibration import machine_costs
-from tests.unit.agent.house import House, off
+from tests.unit.agent.house import (
+    House,
+    transfer_all,
+)
 
 
 @pytest.mark.parametrize(("transport", "strategy"), [("shm", "fused-copy"), ("tcp", "tile-then-send")])
 async def test_a_transfer_is_counted_with_its_prediction(house: House, transport: str, strategy: str) -> None:
     source, destination = await house.pair(transport)
-    lease = await off(destination.engine.reserve, "kv", "r1")
-    transfer = await off(source.engine.push, lease.ticket, "kv", 2, all_complete=True)
-    await off(destination.engine.wait, lease, 5)
-    await off(destination.engine.acknowledge, lease)
+    await transfer_all(source, destination)
 
-    assert (await off(transfer.result)).outcome is TransferOutcome.SUCCESS
     samples = house.agents["npu"].metrics.registry.get_sample_value
     labels = {"transport": transport, "strategy": strategy}
     assert samples("hawk_agent_predicted_over_measured_count", labels) == 2, "the proof of the link and this"

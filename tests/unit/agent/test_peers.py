@@ -36,7 +36,7 @@ from tests.unit.agent.house import (
     eventually,
     off,
     region_of,
-    translated,
+    transfer_all,
 )
 
 if TYPE_CHECKING:
@@ -47,15 +47,6 @@ TRANSPORTS = ["shm", "tcp"]
 
 def descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
-
-
-async def success(source: Cache, destination: Cache) -> None:
-    lease = await off(destination.engine.reserve, "kv", "r")
-    transfer = await off(source.engine.push, lease.ticket, "kv", 2, all_complete=True)
-    await off(destination.engine.wait, lease, 5)
-    await off(destination.engine.acknowledge, lease)
-    assert (await off(transfer.result)).outcome is TransferOutcome.SUCCESS
-    assert bytes(destination.memory) == translated(source, destination)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -74,7 +65,7 @@ async def test_a_restart_at_the_same_address_is_noticed_and_wired_again(house: H
     fresh = await house.cache(await house.engine("npu"), "kv", TILES, GEOMETRY | TILE, "decode")
     fresh.clear()
 
-    await success(source, fresh)
+    await transfer_all(source, fresh)
 
 
 @pytest.fixture
@@ -163,7 +154,7 @@ async def _push_when_wired(source: Cache, ticket: bytes, events: list[int]) -> T
 
 async def test_a_hundred_transfers_cut_off_leave_nothing_behind(house: House) -> None:
     source, destination = await house.pair("tcp", grant=5)
-    await success(source, destination)
+    await transfer_all(source, destination)
     await eventually(lambda: len(house.agents["npu"].table) == 0)
     gpu, npu = house.agents["gpu"], house.agents["npu"]
     baseline = descriptors()
@@ -190,7 +181,7 @@ async def test_a_hundred_transfers_cut_off_leave_nothing_behind(house: House) ->
     assert not gpu.sends.running
     assert region_of(gpu).users == region_of(npu).users == 0
     await eventually(lambda: descriptors() <= baseline + 2)
-    await success(source, destination)
+    await transfer_all(source, destination)
 
 
 async def test_regions_that_no_translation_joins_are_a_problem_before_any_push(house: House) -> None:
@@ -236,7 +227,7 @@ async def test_agents_on_ipv6_exchange(house: House) -> None:
     source, destination = await house.pair("tcp", listen="[::1]:0")
     assert parse_address(house.agents["npu"].address).is_ipv6
 
-    await success(source, destination)
+    await transfer_all(source, destination)
 
 
 def _certificates(folder: Path, *nodes: str) -> dict[str, Files]:
@@ -296,7 +287,7 @@ async def test_mutual_tls_lets_in_whom_the_certificate_names_and_nobody_else(hou
     source = await house.cache(await house.engine("gpu"), "kv", ROWS, GEOMETRY, "prefill")
     destination = await house.cache(await house.engine("npu"), "kv", TILES, GEOMETRY | TILE, "decode")
     source.fill(1)
-    await success(source, destination)
+    await transfer_all(source, destination)
 
     # A right certificate of another node, and none at all.
     npu = PeerAddress(house.agents["npu"].address, "npu")

@@ -13,7 +13,18 @@ from hawk_agent.service.links import LinkState
 from hawk_agent.service.settings import PeerAddress
 from hawk_agent.transfer.outcome import TransferOutcome
 
-from .house import GEOMETRY, ROWS, TILE, TILES, House, eventually, house, off, region_of
+from .house import (
+    GEOMETRY,
+    ROWS,
+    TILE,
+    TILES,
+    House,
+    eventually,
+    house,
+    off,
+    region_of,
+    transfer_all,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,11 +104,7 @@ async def test_a_swallowed_link_is_lost_its_transfer_ends_and_it_is_proved_again
 
             hole.open.set()
             await eventually(lambda: state(built) is LinkState.VERIFIED, 30)
-            again = await off(destination.engine.reserve, "kv", "again")
-            moved = await off(source.engine.push, again.ticket, "kv", all_complete=True)
-            await off(destination.engine.wait, again, 5)
-            await off(destination.engine.acknowledge, again)
-            assert (await off(moved.result)).outcome is TransferOutcome.SUCCESS
+            await transfer_all(source, destination)
             for event in events:
                 os.close(event)
         finally:

@@ -8,7 +8,7 @@ import pytest
 
 from hawk_agent.client import layer_events
 from hawk_agent.transfer.outcome import TransferOutcome
-from tests.unit.agent.house import House, off, translated
+from tests.unit.agent.house import House, off, transfer_all, translated
 
 TRANSPORTS = ["shm", "tcp"]
 
@@ -16,15 +16,8 @@ TRANSPORTS = ["shm", "tcp"]
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_bytes_arrive_translated_and_both_sides_say_success(house: House, transport: str) -> None:
     source, destination = await house.pair(transport)
-    lease = await off(destination.engine.reserve, "kv", "r1")
-    transfer = await off(source.engine.push, lease.ticket, "kv", 2, all_complete=True)
-    layers = await off(destination.engine.wait, lease, 5)
-    received = await off(destination.engine.acknowledge, lease)
-    sent = await off(transfer.result)
+    sent, received = await transfer_all(source, destination)
 
-    assert layers.complete
-    assert (sent.outcome, received.outcome) == (TransferOutcome.SUCCESS, TransferOutcome.SUCCESS)
-    assert bytes(destination.memory) == translated(source, destination)
     assert sent.nbytes == received.nbytes == len(source.memory)
     assert sent.digest == received.digest != b""
     assert [chunk.first_layer for chunk in sent.chunks] == [0, 2, 4]

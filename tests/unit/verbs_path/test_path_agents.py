@@ -23,7 +23,16 @@ from hawk_agent.transports.verbs import registration
 from hawk_agent.transports.verbs.strategy import VerbsStrategy
 from hawk_agent.transports.verbs.transport import Verbs
 from hawk_api.v1alpha1.hawknode import HawkNodeStatus
-from tests.unit.agent.house import GEOMETRY, ROWS, TILE, TILES, Cache, House, off, translated
+from tests.unit.agent.house import (
+    GEOMETRY,
+    ROWS,
+    TILE,
+    TILES,
+    Cache,
+    House,
+    off,
+    transfer_all,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -75,15 +84,8 @@ async def home(model: Fake) -> AsyncIterator[Home]:
 @pytest.mark.parametrize("way", [None, VerbsStrategy.SCATTER, VerbsStrategy.TILE_LAST])
 async def test_a_transfer_is_right_at_both_ends(home: Home, way: VerbsStrategy | None) -> None:
     source, destination = await home.joined(way)
-    lease = await off(destination.engine.reserve, "kv", "r1")
-    transfer = await off(source.engine.push, lease.ticket, "kv", 2, all_complete=True)
-    layers = await off(destination.engine.wait, lease, 5)
-    received = await off(destination.engine.acknowledge, lease)
-    sent = await off(transfer.result)
+    sent, received = await transfer_all(source, destination)
 
-    assert layers.complete
-    assert (sent.outcome, received.outcome) == (TransferOutcome.SUCCESS, TransferOutcome.SUCCESS)
-    assert bytes(destination.memory) == translated(source, destination)
     assert sent.digest == received.digest != b""
     assert sent.transport == "verbs"
 
@@ -106,13 +108,8 @@ async def test_a_receiver_that_stops_is_an_outcome_and_its_successor_is_wired_an
     await home.verbs("npu", "fakeb", listen=address)
     await home.verified("gpu", "npu")
     again = await home.cache(await home.engine("npu"), "kv", TILES, GEOMETRY | TILE, "decode")
-    lease = await off(again.engine.reserve, "kv", "r2")
-    transfer = await off(source.engine.push, lease.ticket, "kv", 2, all_complete=True)
-    await off(again.engine.wait, lease, 5)
-    await off(again.engine.acknowledge, lease)
 
-    assert (await off(transfer.result)).outcome is TransferOutcome.SUCCESS
-    assert bytes(again.memory) == translated(source, again)
+    await transfer_all(source, again)
 
 
 async def test_memory_that_cannot_be_registered_is_refused_when_the_engine_hands_it_over(

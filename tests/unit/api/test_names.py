@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hawk_api.names import CHILD_LIMIT, LABEL_LIMIT, child_name, is_subdomain, label_value
@@ -32,7 +32,8 @@ def test_a_smaller_limit_is_kept(pool: str, group: str, limit: int) -> None:
     assert LABEL.fullmatch(name)
 
 
-@given(st.lists(st.tuples(subdomains, groups), min_size=2, max_size=30, unique=True))
+@settings(max_examples=40)
+@given(st.lists(st.tuples(subdomains, groups), min_size=2, max_size=20, unique=True))
 def test_no_two_pairs_meet_in_one_child(pairs: list[tuple[str, str]]) -> None:
     assert len({child_name(*pair) for pair in pairs}) == len(pairs)
 

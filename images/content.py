@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 COMPONENTS = ("operator", "agent")
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 SYSTEM = ("base-files", "coreutils", "dash")
-"""What of Debian's slim image the programs need, beside the packages that are listed."""
+"""The part of Debian's slim image that the programs need, beside the packages that are listed."""
 NEEDLESS = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "var/cache", "links")
 SITE = f"usr/local/lib/{PYTHON}/dist-packages"
 SOURCES = ("crds", "operator", "agents", "pyproject.toml", "setup.py", "README.md", "LICENSE")

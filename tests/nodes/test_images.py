@@ -1,4 +1,4 @@
-"""What the two images hold, seen from inside their containers."""
+"""The content of the two images, seen from inside their containers."""
 
 from __future__ import annotations
 

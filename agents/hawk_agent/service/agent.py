@@ -154,6 +154,7 @@ class NodeAgent:
             metrics=self.metrics,
             supervisor=self.supervisor,
             layer_timeout=settings.layer_timeout,
+            stall=settings.stall,
         )
         self._stack.push_async_callback(self.supervisor.close)
         peers = PeerService(

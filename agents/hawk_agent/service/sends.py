@@ -84,13 +84,15 @@ class Sends:
         metrics: AgentMetrics,
         supervisor: TaskSupervisor,
         layer_timeout: float,
+        stall: float,
     ) -> None:
-        """`layer_timeout` is the longest that a layer may take, in seconds."""
+        """The longest, in seconds, that a layer may take, and that a receiver may be silent."""
         self._outbound = outbound
         self._links = links
         self._metrics = metrics
         self._supervisor = supervisor
         self._layer_timeout = layer_timeout
+        self._stall = stall
         self.running: set[Outgoing] = set()
 
     def push(
@@ -154,6 +156,7 @@ class Sends:
             events,
             all_complete=not events,
             layer_timeout=min(timeout, self._layer_timeout),
+            stall=self._stall,
         )
 
     def _ended(self, outgoing: Outgoing, link: PeerLink, result: asyncio.Future[Report]) -> None:

@@ -105,7 +105,7 @@ class AgentSettings(ProcessSettings):
     grant: TimeSpanOption = TimeSpan(60.0)
     """From a lease's grant to the first word of the sender."""
     stall: TimeSpanOption = TimeSpan(10.0)
-    """Between two signs of life of a sender."""
+    """Between two signs of life of the other agent in a transfer."""
     grace: TimeSpanOption = TimeSpan(0.2)
     """From complete to the first question whether the receiver still means it; a reservation may differ."""
     max_grace: TimeSpanOption = TimeSpan(30.0)

@@ -32,7 +32,9 @@ class SendJob:
         *,
         all_complete: bool,
         layer_timeout: float,
+        stall: float = leases.STALL_SECONDS,
     ) -> None:
+        """Seconds: `layer_timeout` for a layer to be complete, `stall` for a sign of life of the receiver."""
         self.ticket = ticket
         self.region = region
         self.translation = translation
@@ -44,7 +46,9 @@ class SendJob:
         self.waits = (
             (0,) * len(self.chunks) if all_complete else chunking.events_for(self.chunks, len(self.events))
         )
-        self.terms = leases.LeaseTerms(grace=ticket.grace_ms / 1000, max_grace=ticket.max_grace_ms / 1000)
+        self.terms = leases.LeaseTerms(
+            stall=stall, grace=ticket.grace_ms / 1000, max_grace=ticket.max_grace_ms / 1000
+        )
 
     def close(self) -> None:
         """Close the event descriptors."""

@@ -50,14 +50,17 @@ _END_STATE = {
 }
 
 
+STALL_SECONDS = 10.0
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
-    """How long a lease may stay where it is, in seconds. Both agents take them from the ticket."""
+    """How long a lease may stay where it is, in seconds. Both agents take the graces from the ticket."""
 
     grant: float = 60.0
     """From the grant to the first word of the sender."""
-    stall: float = 10.0
-    """Between two signs of life while writing."""
+    stall: float = STALL_SECONDS
+    """Between two signs of life of the other agent while writing."""
     grace: float = 0.2
     """From complete to the first question whether the receiver still means it."""
     max_grace: float = 30.0

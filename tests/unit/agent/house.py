@@ -123,7 +123,7 @@ class House:
 
     async def agent(self, node: str, registry: TransportRegistry | None = None, **changes: Any) -> NodeAgent:
         quiet = {"listen": "127.0.0.1:0", "metrics": "127.0.0.1:0", "insecure": True, "copy_threads": 2}
-        quiet["socket"] = self.folder / f"{node}.sock"
+        quiet |= {"socket": self.folder / f"{node}.sock", "stall": 60.0}  # a busy machine isn't a lost peer
         settings = AgentSettings(node=node, **quiet | changes)
         agent = NodeAgent(settings, registry=registry)
         await agent.start()

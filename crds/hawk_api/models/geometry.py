@@ -150,12 +150,12 @@ class Geometry:
         return 2 * self.weights.ffn_active
 
     def attention_flops(self, context: int) -> int:
-        """Operations of one token's attention over `context` retained tokens, all layers."""
+        """Operations of one decoded token's attention over `context` retained tokens, all layers."""
         total = 0
         for attention, layers in self._kinds.items():
             kept = attention.retained_tokens(_count(context))
             seen = kept if attention.reads is None else min(kept, attention.reads)
-            total += layers * attention.work_per_pair * seen
+            total += layers * attention.decode_work_per_pair * seen
         return total
 
     def prefill_flops(self, tokens: int, *, attention: bool = True) -> int:

@@ -31,7 +31,11 @@ class Attention:
     state_bytes: int = 0
     """Linear: bytes of state, whatever the context."""
     work_per_pair: int = 0
-    """Floating-point operations for one query token and one retained token, all heads."""
+    """Floating-point operations of a prefill for one query token and one earlier token, all heads."""
+    decode_work_per_pair: int = 0
+    """The same of a decode step for one retained token. Attention over a latent does more then: it works
+    on the
+    latent itself instead of expanding it to keys and values."""
 
     def retained_tokens(self, tokens: int) -> int:
         """Tokens whose elements are kept at a context of `tokens`."""
@@ -130,6 +134,7 @@ def grouped_query(
         window=window,
         reads=reads,
         work_per_pair=4 * queries,
+        decode_work_per_pair=4 * queries,
     )
 
 
@@ -155,6 +160,7 @@ def latent(
         kv_heads=1,
         head_dim=rank + rope,
         work_per_pair=2 * heads * (nope + rope + value),
+        decode_work_per_pair=2 * heads * (rank + rope + rank),
     )
 
 

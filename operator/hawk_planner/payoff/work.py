@@ -6,10 +6,11 @@ A decode step reads each weight once whatever the batch, except experts: only th
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from hawk_planner.perf.experts import expert_groups
 
 from . import checks
 from .roofline import Work
@@ -19,27 +20,13 @@ if TYPE_CHECKING:
 
     from hawk_api.models import Geometry
     from hawk_api.v1alpha1 import DataType, Precision
+    from hawk_planner.perf.experts import ExpertGroup
 
     from .roofline import Machine
 
 T = TypeVar("T")
 
-__all__ = ["DecodeStep", "ExpertGroup", "ModelCosts"]
-
-
-@dataclass(frozen=True)
-class ExpertGroup:
-    """Layers whose experts are chosen alike."""
-
-    nbytes: float
-    """Weights of all routed experts of these layers."""
-    experts: int
-    per_token: int
-
-    def touched(self, tokens: float) -> float:
-        """Return the bytes of the experts that `tokens` tokens choose on average, without preference."""
-        missed: float = (1 - self.per_token / self.experts) ** tokens
-        return self.nbytes * (1 - missed)
+__all__ = ["DecodeStep", "ModelCosts"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +61,7 @@ class DecodeStep:
         fixed = self.weight_bytes / rate
         if not self.experts:
             return lambda batch: max(batch * arithmetic, fixed) + batch * reading + overhead
-        groups = [(group.nbytes / rate, 1 - group.per_token / group.experts) for group in self.experts]
+        groups = [(group.nbytes / rate, group.missed) for group in self.experts]
 
         def seconds(batch: float) -> float:
             tokens = max(1.0, batch * self.tokens)
@@ -123,15 +110,7 @@ class ModelCosts:
     @cached_property
     def groups(self) -> tuple[ExpertGroup, ...]:
         """Routed experts."""
-        routed: Counter[tuple[int, int]] = Counter()
-        for layer in self.geometry.layers:
-            ffn = layer.ffn
-            if ffn.experts:
-                routed[ffn.experts, ffn.per_token] += ffn.experts * ffn.expert_parameters
-        return tuple(
-            ExpertGroup(count * self.ffn_element_bytes, experts, per_token)
-            for (experts, per_token), count in routed.items()
-        )
+        return expert_groups(self.geometry, self.ffn_element_bytes)
 
     def state_bytes(self, tokens: int) -> float:
         """Return what one sequence of `tokens` retains."""

@@ -97,11 +97,17 @@ class PrefillWorker:
 
 @dataclass(frozen=True)
 class StepCost:
-    """Time of one decode step: `base` + the larger of two lines in sequences and tokens of context."""
+    """Time of one decode step: `base` + the larger of reading and computing.
+
+    Both are lines in sequences and tokens of context; reading has the experts that the sequences choose on
+    top.
+    """
 
     base: float
     read: tuple[float, float, float]
     compute: tuple[float, float, float]
+    experts: tuple[tuple[float, float], ...]
+    """Seconds to read all experts of a kind, and the chance that a token chooses a given one of them not."""
     memory_bytes: float
     kv_token: float
     kv_sequence: float
@@ -114,16 +120,17 @@ class StepCost:
         bandwidth = (worker.bandwidth or math.nan) * DECODE_MBU * sharing
         flops = (worker.flops or math.nan) * PREFILL_MFU * sharing
         read, fixed = _lines(model.kv_read)
-        pairs, fixed_pairs = _lines(model.attention)
+        pairs, fixed_pairs = _lines(model.decode_attention)
         kept, fixed_kept = _lines(model.kv)
         return cls(
             base=STEP_OVERHEAD_S,
             read=(
-                model.step_bytes / bandwidth,
+                model.fixed_step_bytes / bandwidth,
                 (fixed + model.state_bytes) / bandwidth,
                 read / bandwidth,
             ),
             compute=(0.0, (model.token_flops(0.0) + fixed_pairs) / flops, pairs / flops),
+            experts=tuple((group.nbytes / bandwidth, group.missed) for group in model.experts),
             memory_bytes=(worker.memory or math.nan) * USABLE_MEMORY - model.weight_bytes,
             kv_token=kept,
             kv_sequence=fixed_kept + model.state_bytes,
@@ -134,6 +141,8 @@ class StepCost:
         a, b, c = self.read
         d, e, f = self.compute
         reading, computing = a + b * sequences + c * tokens, d + e * sequences + f * tokens
+        for whole, missed in self.experts:
+            reading += whole * (1 - missed**sequences)
         return (self.base + reading, c) if reading >= computing else (self.base + computing, f)
 
     def compute_left(self, sequences: int, tokens: float, step_s: float) -> float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hawk_api.v1alpha1.enums import DataType
+from hawk_planner.perf.experts import ExpertGroup, expert_groups
 
 if TYPE_CHECKING:
     from hawk_api.models.geometry import Geometry
@@ -38,32 +39,39 @@ Parts = tuple[tuple[float, float], ...]
 class ModelWork:
     """The work of a model: `active_parameters` multiply each token, `weight_bytes` are all resident.
 
-    `attention` holds FLOP for one (query, key) pair, `kv` the bytes retained a token, `kv_read` the bytes
-    that a decode step reads a token, each with its limit in tokens; `state_bytes` come with each sequence.
-    `head_parameters` multiply only a token whose successor is wanted: the last one of a prompt, each decoded
-    one. `lookup_bytes` of the weights are an embedding table, of which a step reads a row.
+    `attention` holds FLOP for one (query, key) pair of a prefill, `decode_attention` of a decode step;
+    `kv` the
+    bytes retained a token, `kv_read` the bytes that a decode step reads a token; each with its limit in
+    tokens.
+    `state_bytes` come with each sequence. `head_parameters` multiply only a token whose successor is wanted:
+    the last one of a prompt, each decoded one. `lookup_bytes` of the weights are an embedding table, of which
+    a step reads a row; of `experts` it reads those that some token chose.
     """
 
     weight_bytes: float
     active_parameters: float
     attention: Parts
+    decode_attention: Parts
     kv: Parts
     kv_read: Parts
     state_bytes: float = 0.0
     head_parameters: float = 0.0
     lookup_bytes: float = 0.0
+    experts: tuple[ExpertGroup, ...] = ()
 
     @classmethod
     def of(cls, geometry: Geometry, kv_dtype: DataType | str, weights: Precision | None = None) -> ModelWork:
         """Add up a model's layers; `weights` is their number format, the published one where absent."""
         size = DataType(kv_dtype).bytes
         attention: dict[float, float] = {}
+        decode_attention: dict[float, float] = {}
         kept: dict[float, float] = {}
         read: dict[float, float] = {}
         for layer in geometry.layers:
             window = layer.attention.window or math.inf
             reads = min(window, layer.attention.reads or math.inf)
             attention[reads] = attention.get(reads, 0.0) + layer.attention.work_per_pair
+            decode_attention[reads] = decode_attention.get(reads, 0.0) + layer.attention.decode_work_per_pair
             kept[window] = kept.get(window, 0.0) + layer.attention.elements_per_token * size
             read[reads] = read.get(reads, 0.0) + layer.attention.elements_per_token * size
         counted = geometry.weights
@@ -72,17 +80,23 @@ class ModelWork:
             weight_bytes=geometry.weights_bytes(weights),
             active_parameters=counted.active - lookup - counted.head,
             attention=_parts(attention),
+            decode_attention=_parts(decode_attention),
             kv=_parts(kept),
             kv_read=_parts(read),
             state_bytes=sum(layer.attention.state_bytes for layer in geometry.layers),
             head_parameters=counted.head,
             lookup_bytes=lookup * (weights or geometry.precision).bytes,
+            experts=expert_groups(geometry, (weights or geometry.ffn_precision).bytes),
         )
 
     @property
-    def step_bytes(self) -> float:
-        """Weights that one decode step reads."""
-        return self.weight_bytes - self.lookup_bytes
+    def fixed_step_bytes(self) -> float:
+        """Bytes of weights that every decode step reads: all but a looked-up embedding and routed experts."""
+        return self.weight_bytes - self.lookup_bytes - sum(group.nbytes for group in self.experts)
+
+    def step_bytes(self, tokens: float) -> float:
+        """Bytes of weights that a step of `tokens` tokens reads."""
+        return self.fixed_step_bytes + sum(group.touched(tokens) for group in self.experts)
 
     def prefill_flops(self, tokens: float) -> float:
         """FLOP to prefill a prompt (causal attention: half the pairs)."""
@@ -93,7 +107,7 @@ class ModelWork:
 
     def token_flops(self, context: float) -> float:
         """FLOP of one decoded token at a context."""
-        pairs = sum(flops * min(context, limit) for flops, limit in self.attention)
+        pairs = sum(flops * min(context, limit) for flops, limit in self.decode_attention)
         return 2.0 * (self.active_parameters + self.head_parameters) + pairs
 
     def kv_bytes(self, tokens: float) -> float:
@@ -130,12 +144,12 @@ class Worker:
     def prefill_seconds(self, model: ModelWork, tokens: float) -> float:
         """Time to prefill one prompt alone."""
         compute = model.prefill_flops(tokens) / (self._known("flops") * PREFILL_MFU * self._sharing)
-        weights = model.weight_bytes / (self._known("bandwidth") * DECODE_MBU * self._sharing)
+        weights = model.step_bytes(tokens) / (self._known("bandwidth") * DECODE_MBU * self._sharing)
         return STEP_OVERHEAD_S + max(compute, weights)
 
     def step_seconds(self, model: ModelWork, batch: float, context: float) -> float:
         """Time of one decode step of `batch` sequences of `context` tokens each."""
-        read = model.step_bytes + batch * model.kv_read_bytes(context)
+        read = model.step_bytes(batch) + batch * model.kv_read_bytes(context)
         memory = read / (self._known("bandwidth") * DECODE_MBU * self._sharing)
         flops = batch * model.token_flops(context)
         compute = flops / (self._known("flops") * PREFILL_MFU * self._sharing)

@@ -181,6 +181,7 @@ def _scaled(problem: Problem, size: float) -> Problem:
             model.weight_bytes * size,
             model.active_parameters,
             model.attention,
+            model.decode_attention,
             parts(model.kv),
             parts(model.kv_read),
             model.state_bytes * size,

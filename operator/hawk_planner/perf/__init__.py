@@ -1,0 +1,1 @@
+"""The performance model that sizing, plans and simulation share."""

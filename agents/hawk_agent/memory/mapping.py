@@ -54,7 +54,7 @@ def require_pages(descriptor: int, needed: int, label: str) -> None:
     raise RegionError(
         f"{label}: its layout needs {needed} bytes and no page was ever written at byte {hole}, so the agent "
         "would be charged for the engine's memory; the engine must populate it first, as "
-        "hawk_agent.client.allocate does (MAP_POPULATE, posix_fallocate, or by writing)"
+        "hawk_agent.client.allocate_shared does (MAP_POPULATE, posix_fallocate, or by writing)"
     )
 
 

@@ -125,7 +125,7 @@ def status(size: Size, index: int, now: str) -> dict[str, Any]:
                 "message": "what this condition looks at is as it should be",
                 "lastTransitionTime": now,
             }
-            for kind in ("Ready", "MemoryRegistered", "Wired", "Trusted")
+            for kind in ("Ready", "Wired")
         ],
     }
     while len(made["rails"]) < 16 and len(json.dumps(made)) < size.node_bytes - 300:

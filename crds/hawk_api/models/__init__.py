@@ -1,6 +1,7 @@
 """Models: what their KV cache and weights take, from presets, a config.json, or an explicit geometry."""
 
 from hawk_api.models.config import ModelConfigError, from_config, parse_config
+from hawk_api.models.formats import LayerFormats, WeightBytes, WeightFormat
 from hawk_api.models.geometry import Geometry, Weights
 from hawk_api.models.layers import Attention, Ffn, Layer
 from hawk_api.models.presets import load_preset, preset_names
@@ -11,7 +12,10 @@ __all__ = [
     "Ffn",
     "Geometry",
     "Layer",
+    "LayerFormats",
     "ModelConfigError",
+    "WeightBytes",
+    "WeightFormat",
     "Weights",
     "from_config",
     "from_spec",

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from hawk_api.models.formats import BFLOAT16, LayerFormats, WeightBytes, WeightFormat, plain
+from hawk_api.models.layers import total
 from hawk_api.v1alpha1.enums import AttentionKind, DataType, Precision
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hawk_api.models.layers import Attention, Layer
 
 
@@ -49,12 +53,17 @@ class Geometry:
     query_heads: int
     layers: tuple[Layer, ...]
     tied_embeddings: bool = False
-    precision: Precision = Precision.BFLOAT16
-    """Number format that the weights were published in."""
-    ffn_precision: Precision = Precision.BFLOAT16
-    """The same for the feed-forward networks."""
     extra_parameters: int = 0
     """Parameters outside layers and embeddings: the final norm, learned positions."""
+    format: WeightFormat = BFLOAT16
+    """Of embeddings, norms and routers, as they were published."""
+    head_format: WeightFormat = BFLOAT16
+    layer_formats: tuple[LayerFormats, ...] = ()
+    """Formats of each layer's weights; 16 bits where empty."""
+    mtp_layers: tuple[Layer, ...] = ()
+    """Layers that predict further tokens. They are in no total: engines load them on request only."""
+    notes: tuple[str, ...] = ()
+    """Sentences that a reader of any figure of this model should know, such as parts that aren't counted."""
 
     @property
     def layer_count(self) -> int:
@@ -106,19 +115,27 @@ class Geometry:
         """Bytes that each further token adds once every window is full: what growing layers keep."""
         size = DataType(dtype).bytes
         return sum(
-            layers * attention.elements_per_token * size
+            layers * cost
             for attention, layers in self._kinds.items()
-            if attention.grows()
+            for cost, end in attention.kept(size)
+            if end is None
         )
 
     def kv_bytes_fixed(self, dtype: DataType | str = DataType.FLOAT16) -> int:
         """Bytes of full windows and states: what doesn't grow with the context."""
         size = DataType(dtype).bytes
-        return sum(
-            layers * ((attention.window or 0) * attention.elements_per_token * size + attention.state_bytes)
+        windows = sum(
+            layers * cost * end
             for attention, layers in self._kinds.items()
-            if not attention.grows()
+            for cost, end in attention.kept(size)
+            if end is not None
         )
+        return windows + self.state_bytes
+
+    @cached_property
+    def state_bytes(self) -> int:
+        """Bytes of state of one sequence that isn't KV: convolutions' tails, recurrent matrices."""
+        return sum(layers * attention.state_bytes for attention, layers in self._kinds.items())
 
     @cached_property
     def weights(self) -> Weights:
@@ -136,10 +153,62 @@ class Geometry:
             head=table,
         )
 
+    def weight_parts(self, precision: Precision | None = None) -> WeightBytes:
+        """Bytes of the weights by part, all in `precision`, or as they were published."""
+        one = plain(precision) if precision else None
+        rest = sum(layer.ffn.router + layer.norm_parameters for layer in self.layers) + self.extra_parameters
+        table = self.weights.embedding
+        experts = ffn = attention = 0.0
+        for layer, formats in self._stored:
+            experts += layer.ffn.routed * (one or formats.experts).bytes
+            ffn += (layer.ffn.resident - layer.ffn.routed) * (one or formats.ffn).bytes
+            attention += layer.attention.parameters * (one or formats.attention).bytes
+        return WeightBytes(
+            experts=experts,
+            ffn=ffn,
+            attention=attention,
+            embedding=table * (one or self.format).bytes,
+            head=0.0 if self.tied_embeddings else table * (one or self.head_format).bytes,
+            rest=rest * (one or self.format).bytes,
+        )
+
+    @property
+    def _stored(self) -> Iterable[tuple[Layer, LayerFormats]]:
+        return zip(self.layers, self.layer_formats or (LayerFormats(),) * len(self.layers), strict=True)
+
     def weights_bytes(self, precision: Precision | None = None) -> int:
         """Bytes of all weights in `precision`, or as they were published."""
-        ffn, other = (precision, precision) if precision else (self.ffn_precision, self.precision)
-        return round(self.weights.ffn_resident * ffn.bytes + self.weights.other * other.bytes)
+        return round(self.weight_parts(precision).total)
+
+    @cached_property
+    def precision(self) -> Precision:
+        """Number format of most weights that aren't feed-forward networks."""
+        return _commonest((layer.attention.parameters, stored.attention) for layer, stored in self._stored)
+
+    @cached_property
+    def ffn_precision(self) -> Precision:
+        """Number format of most weights of the feed-forward networks."""
+        return _commonest(
+            part
+            for layer, stored in self._stored
+            for part in (
+                (layer.ffn.routed, stored.experts),
+                (layer.ffn.resident - layer.ffn.routed, stored.ffn),
+            )
+        )
+
+    @cached_property
+    def mtp_parameters(self) -> int:
+        """Parameters of `mtp_layers`, each with the matrix and norms that join its two inputs."""
+        joined = 2 * self.hidden * self.hidden + 3 * self.hidden
+        return joined * len(self.mtp_layers) + sum(
+            layer.attention.parameters + layer.ffn.resident + layer.ffn.router + layer.norm_parameters
+            for layer in self.mtp_layers
+        )
+
+    def touched_parameters(self, tokens: float) -> float:
+        """Parameters that a batch of `tokens` tokens goes through, experts chosen without preference."""
+        return self.weights.other + sum(layer.ffn.touched(tokens) for layer in self.layers)
 
     def flops_per_token(self) -> int:
         """Two operations a parameter that a token goes through; attention over the context not counted."""
@@ -151,22 +220,28 @@ class Geometry:
 
     def attention_flops(self, context: int) -> int:
         """Operations of one decoded token's attention over `context` retained tokens, all layers."""
-        total = 0
-        for attention, layers in self._kinds.items():
-            kept = attention.retained_tokens(_count(context))
-            seen = kept if attention.reads is None else min(kept, attention.reads)
-            total += layers * attention.decode_work_per_pair * seen
-        return total
+        tokens = _count(context)
+        return sum(
+            layers * total(attention.work(decode=True), tokens) for attention, layers in self._kinds.items()
+        )
 
     def prefill_flops(self, tokens: int, *, attention: bool = True) -> int:
         """Operations to prefill `tokens` tokens, each attending to those before it and itself."""
         work = self.flops_per_token() * _count(tokens)
         if attention:
             work += sum(
-                layers * kind.work_per_pair * _pairs(tokens, kind.window or kind.reads or tokens)
+                layers * cost * _pairs(tokens, tokens if end is None else end)
                 for kind, layers in self._kinds.items()
+                for cost, end in kind.work(decode=False)
             )
         return work
+
+
+def _commonest(parts: Iterable[tuple[int, WeightFormat]]) -> Precision:
+    counts: Counter[Precision] = Counter()
+    for parameters, found in parts:
+        counts[found.precision] += parameters
+    return counts.most_common(1)[0][0]
 
 
 def _count(tokens: int) -> int:

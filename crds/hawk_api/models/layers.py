@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from hawk_api.v1alpha1.enums import AttentionKind
 
+Span = tuple[int, int | None]
+"""The cost of one token, and up to which token of the context it comes; None without an end."""
+
 
 @dataclass(frozen=True, slots=True)
 class Attention:
@@ -27,15 +30,54 @@ class Attention:
     window: int | None = None
     """Sliding: the tokens that are kept."""
     reads: int | None = None
-    """Sparse: the tokens that one step reads; all are kept."""
+    """Sparse: the entries that one step reads; all are kept."""
     state_bytes: int = 0
     """Linear: bytes of state, whatever the context."""
     work_per_pair: int = 0
     """Floating-point operations of a prefill for one query token and one earlier token, all heads."""
     decode_work_per_pair: int = 0
-    """The same of a decode step for one retained token. Attention over a latent does more then: it works
-    on the
-    latent itself instead of expanding it to keys and values."""
+    """The same of a decode step. Attention over a latent does more then, because it works on the latent
+    instead of expanding it to keys and values."""
+    latent_rank: int = 0
+    """MLA: elements of the compressed latent, without the rotary key."""
+    rope_dim: int = 0
+    """MLA: elements of the rotary key."""
+    compression: int = 0
+    """Compressed: every so many tokens one more entry is kept beyond the window, of as many elements."""
+    index_bytes: int = 0
+    """Sparse: bytes of the index for one entry, whatever the cache's element type."""
+    index_work: int = 0
+    """Sparse: operations to compare one query with one entry of the index."""
+    borrowed_elements: int = 0
+    """Elements a token of an earlier layer's cache that this layer reads instead of keeping its own."""
+
+    def kept(self, element_bytes: int) -> tuple[Span, ...]:
+        """Bytes that a sequence keeps for each token. A state comes on top of them."""
+        size = self.elements_per_token * element_bytes
+        if not self.compression:
+            return _spans((size + self.index_bytes, self.window))
+        return _spans((size, self.window), ((size + self.index_bytes) // self.compression, None))
+
+    def read(self, element_bytes: int) -> tuple[Span, ...]:
+        """Bytes that a decode step reads for each token of the context. A state comes on top of them."""
+        size = (self.elements_per_token or self.borrowed_elements) * element_bytes
+        return self._over_entries(size, self.index_bytes)
+
+    def work(self, *, decode: bool) -> tuple[Span, ...]:
+        """Operations of one query token for each token that it may attend to."""
+        return self._over_entries(
+            self.decode_work_per_pair if decode else self.work_per_pair, self.index_work
+        )
+
+    def _over_entries(self, entry: int, index: int) -> tuple[Span, ...]:
+        """Cost of the entries that are looked at, and of all entries of the index."""
+        if not self.compression:
+            seen = min((limit for limit in (self.window, self.reads) if limit is not None), default=None)
+            return _spans((entry, seen), (index, self.window))
+        chosen = None if self.reads is None else self.reads * self.compression
+        return _spans(
+            (entry, self.window), (entry // self.compression, chosen), (index // self.compression, None)
+        )
 
     def retained_tokens(self, tokens: int) -> int:
         """Tokens whose elements are kept at a context of `tokens`."""
@@ -43,18 +85,24 @@ class Attention:
 
     def retained_bytes(self, tokens: int, element_bytes: int) -> int:
         """Bytes kept for one sequence. A state exists from the first token on."""
-        growing = self.retained_tokens(tokens) * self.elements_per_token * element_bytes
-        return growing + (self.state_bytes if tokens else 0)
+        return total(self.kept(element_bytes), tokens) + (self.state_bytes if tokens else 0)
 
     def read_bytes(self, tokens: int, element_bytes: int) -> int:
         """Bytes of it that one decode step reads."""
-        kept = self.retained_tokens(tokens)
-        read = kept if self.reads is None else min(kept, self.reads)
-        return read * self.elements_per_token * element_bytes + (self.state_bytes if tokens else 0)
+        return total(self.read(element_bytes), tokens) + (self.state_bytes if tokens else 0)
 
     def grows(self) -> bool:
         """True if each further token costs memory, whatever the context."""
-        return self.window is None and self.elements_per_token > 0
+        return bool(self.elements_per_token) and (self.window is None or bool(self.compression))
+
+
+def total(spans: tuple[Span, ...], tokens: int) -> int:
+    """Return the cost of `tokens` tokens."""
+    return sum(cost * (tokens if end is None else min(tokens, end)) for cost, end in spans)
+
+
+def _spans(*spans: Span) -> tuple[Span, ...]:
+    return tuple(span for span in spans if span[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,27 +121,52 @@ class Ffn:
     biased: bool = False
     router_extra: int = 0
     """Parameters of the router beyond its matrix."""
+    shared_width: int = 0
+    """Inner width of one shared expert; `width` where 0."""
+    expert_hidden: int = 0
+    """Width that routed experts read and write, between two projections; `hidden` where 0."""
 
     @property
     def expert_parameters(self) -> int:
-        """Weights of the dense network or of one expert."""
-        biases = (self.matrices - 1) * self.width + self.hidden if self.biased else 0
-        return self.matrices * self.hidden * self.width + biases
+        """Weights of the dense network or of one routed expert."""
+        return self._block(self.expert_hidden or self.hidden, self.width)
+
+    @property
+    def shared_parameters(self) -> int:
+        """Weights besides routed experts that every token goes through: shared experts, projections."""
+        projections = 2 * self.hidden * self.expert_hidden
+        return self.shared * self._block(self.hidden, self.shared_width or self.width) + projections
 
     @property
     def resident(self) -> int:
         """Weights that occupy memory, the router excluded."""
-        return self.expert_parameters * max(1, self.experts + self.shared)
+        return self.expert_parameters * max(1, self.experts) + self.shared_parameters
 
     @property
     def active(self) -> int:
         """Weights that one token goes through, the router excluded."""
-        return self.expert_parameters * max(1, self.per_token + self.shared)
+        return self.expert_parameters * max(1, self.per_token) + self.shared_parameters
+
+    @property
+    def routed(self) -> int:
+        """Weights of all routed experts; 0 of a dense network."""
+        return self.expert_parameters * self.experts
 
     @property
     def router(self) -> int:
         """Weights that choose experts."""
         return self.hidden * self.experts + self.router_extra if self.experts else 0
+
+    def touched(self, tokens: float) -> float:
+        """Weights that `tokens` tokens go through on average, each choosing experts without preference."""
+        if not self.experts:
+            return float(self.resident)
+        missed: float = (1 - self.per_token / self.experts) ** tokens
+        return self.routed * (1 - missed) + self.shared_parameters
+
+    def _block(self, outer: int, inner: int) -> int:
+        biases = (self.matrices - 1) * inner + outer if self.biased else 0
+        return self.matrices * outer * inner + biases
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +234,8 @@ def latent(
         head_dim=rank + rope,
         work_per_pair=2 * heads * (nope + rope + value),
         decode_work_per_pair=2 * heads * (rank + rope + rank),
+        latent_rank=rank,
+        rope_dim=rope,
     )
 
 

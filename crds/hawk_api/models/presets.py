@@ -12,6 +12,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from hawk_api.models.build import dense, kimi_linear, latent_attention, learned_positions
+from hawk_api.models.formats import BFLOAT16, LayerFormats, WeightFormat, plain
 from hawk_api.models.layers import Ffn
 from hawk_api.v1alpha1.enums import Precision
 
@@ -63,11 +64,18 @@ def _gpt_oss(name: str, layers: int, experts: int) -> Geometry:
         window=128,
         is_global=_odd,
     )
-    return replace(made, ffn_precision=Precision.FLOAT4)
+    return _stored(made, BFLOAT16, plain(Precision.FLOAT4))
 
 
 def _in_float8(name: str, build: Callable[[str], Geometry]) -> Geometry:
-    return replace(build(name), precision=Precision.FLOAT8, ffn_precision=Precision.FLOAT8)
+    return _stored(build(name), plain(Precision.FLOAT8), plain(Precision.FLOAT8))
+
+
+def _stored(geometry: Geometry, attention: WeightFormat, ffn: WeightFormat) -> Geometry:
+    return replace(
+        geometry,
+        layer_formats=(LayerFormats(attention=attention, ffn=ffn, experts=ffn),) * geometry.layer_count,
+    )
 
 
 def _kimi_linear(name: str) -> Geometry:

@@ -159,7 +159,7 @@ class Geometry:
         rest = sum(layer.ffn.router + layer.norm_parameters for layer in self.layers) + self.extra_parameters
         table = self.weights.embedding
         experts = ffn = attention = 0.0
-        for layer, formats in self._stored:
+        for layer, formats in self.stored_layers:
             experts += layer.ffn.routed * (one or formats.experts).bytes
             ffn += (layer.ffn.resident - layer.ffn.routed) * (one or formats.ffn).bytes
             attention += layer.attention.parameters * (one or formats.attention).bytes
@@ -173,7 +173,8 @@ class Geometry:
         )
 
     @property
-    def _stored(self) -> Iterable[tuple[Layer, LayerFormats]]:
+    def stored_layers(self) -> Iterable[tuple[Layer, LayerFormats]]:
+        """Each layer with the formats of its weights."""
         return zip(self.layers, self.layer_formats or (LayerFormats(),) * len(self.layers), strict=True)
 
     def weights_bytes(self, precision: Precision | None = None) -> int:
@@ -183,14 +184,16 @@ class Geometry:
     @cached_property
     def precision(self) -> Precision:
         """Number format of most weights that aren't feed-forward networks."""
-        return _commonest((layer.attention.parameters, stored.attention) for layer, stored in self._stored)
+        return _commonest(
+            (layer.attention.parameters, stored.attention) for layer, stored in self.stored_layers
+        )
 
     @cached_property
     def ffn_precision(self) -> Precision:
         """Number format of most weights of the feed-forward networks."""
         return _commonest(
             part
-            for layer, stored in self._stored
+            for layer, stored in self.stored_layers
             for part in (
                 (layer.ffn.routed, stored.experts),
                 (layer.ffn.resident - layer.ffn.routed, stored.ffn),

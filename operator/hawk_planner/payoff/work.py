@@ -18,7 +18,7 @@ from .roofline import Work
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hawk_api.models import Geometry
+    from hawk_api.models import Geometry, WeightBytes
     from hawk_api.v1alpha1 import DataType, Precision
     from hawk_planner.perf.experts import ExpertGroup
 
@@ -93,14 +93,14 @@ class ModelCosts:
         return (self.precision or self.geometry.precision).bytes
 
     @cached_property
-    def ffn_element_bytes(self) -> float:
-        """Bytes of one weight of the feed-forward networks."""
-        return (self.precision or self.geometry.ffn_precision).bytes
+    def parts(self) -> WeightBytes:
+        """Bytes of the weights by part."""
+        return self.geometry.weight_parts(self.precision)
 
     @cached_property
     def ffn_bytes(self) -> float:
         """Bytes of the feed-forward networks, all experts."""
-        return self.geometry.weights.ffn_resident * self.ffn_element_bytes
+        return self.parts.experts + self.parts.ffn
 
     @cached_property
     def lookup(self) -> int:
@@ -110,7 +110,7 @@ class ModelCosts:
     @cached_property
     def groups(self) -> tuple[ExpertGroup, ...]:
         """Routed experts."""
-        return expert_groups(self.geometry, self.ffn_element_bytes)
+        return expert_groups(self.geometry, self.precision)
 
     def state_bytes(self, tokens: int) -> float:
         """Return what one sequence of `tokens` retains."""
@@ -170,7 +170,7 @@ def _decode(model: ModelCosts, context: int) -> DecodeStep:
     geometry = model.geometry
     routed = sum(group.nbytes for group in model.groups)
     return DecodeStep(
-        weight_bytes=model.weight_bytes - model.lookup * model.element_bytes - routed,
+        weight_bytes=model.weight_bytes - (model.parts.embedding if model.lookup else 0.0) - routed,
         experts=model.groups,
         sequence_bytes=float(geometry.kv_read_bytes(context, model.kv_dtype)),
         sequence_flops=2.0 * (geometry.weights.active - model.lookup) + geometry.attention_flops(context),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hawk_api.models import Geometry
+    from hawk_api.v1alpha1 import Precision
 
 __all__ = ["ExpertGroup", "expert_groups"]
 
@@ -32,17 +33,15 @@ class ExpertGroup:
         return self.nbytes * (1 - missed)
 
 
-def expert_groups(geometry: Geometry, element_bytes: float) -> tuple[ExpertGroup, ...]:
-    """The model's routed experts; shared ones, which every token goes through, are none of them.
+def expert_groups(geometry: Geometry, precision: Precision | None = None) -> tuple[ExpertGroup, ...]:
+    """The model's routed experts in `precision`, or as they were published.
 
-    `element_bytes` is the size of one weight of a feed-forward network.
+    Shared ones, which every token goes through, are none of them.
     """
-    routed: Counter[tuple[int, int]] = Counter()
-    for layer in geometry.layers:
+    routed: defaultdict[tuple[int, int], float] = defaultdict(float)
+    for layer, formats in geometry.stored_layers:
         ffn = layer.ffn
         if ffn.experts:
-            routed[ffn.experts, ffn.per_token] += ffn.experts * ffn.expert_parameters
-    return tuple(
-        ExpertGroup(count * element_bytes, experts, per_token)
-        for (experts, per_token), count in routed.items()
-    )
+            size = precision.bytes if precision else formats.experts.bytes
+            routed[ffn.experts, ffn.per_token] += ffn.routed * size
+    return tuple(ExpertGroup(nbytes, *chosen) for chosen, nbytes in routed.items())

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from hawk_api.v1alpha1.enums import DataType
 from hawk_planner.perf.experts import ExpertGroup, expert_groups
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hawk_api.models.geometry import Geometry
+    from hawk_api.models.layers import Span
     from hawk_api.v1alpha1.enums import Precision
 
 PREFILL_MFU = 0.60
@@ -63,30 +67,20 @@ class ModelWork:
     def of(cls, geometry: Geometry, kv_dtype: DataType | str, weights: Precision | None = None) -> ModelWork:
         """Add up a model's layers; `weights` is their number format, the published one where absent."""
         size = DataType(kv_dtype).bytes
-        attention: dict[float, float] = {}
-        decode_attention: dict[float, float] = {}
-        kept: dict[float, float] = {}
-        read: dict[float, float] = {}
-        for layer in geometry.layers:
-            window = layer.attention.window or math.inf
-            reads = min(window, layer.attention.reads or math.inf)
-            attention[reads] = attention.get(reads, 0.0) + layer.attention.work_per_pair
-            decode_attention[reads] = decode_attention.get(reads, 0.0) + layer.attention.decode_work_per_pair
-            kept[window] = kept.get(window, 0.0) + layer.attention.elements_per_token * size
-            read[reads] = read.get(reads, 0.0) + layer.attention.elements_per_token * size
+        each = [layer.attention for layer in geometry.layers]
         counted = geometry.weights
         lookup = 0 if geometry.tied_embeddings else counted.embedding
         return cls(
             weight_bytes=geometry.weights_bytes(weights),
             active_parameters=counted.active - lookup - counted.head,
-            attention=_parts(attention),
-            decode_attention=_parts(decode_attention),
-            kv=_parts(kept),
-            kv_read=_parts(read),
-            state_bytes=sum(layer.attention.state_bytes for layer in geometry.layers),
+            attention=_parts(layer.work(decode=False) for layer in each),
+            decode_attention=_parts(layer.work(decode=True) for layer in each),
+            kv=_parts(layer.kept(size) for layer in each),
+            kv_read=_parts(layer.read(size) for layer in each),
+            state_bytes=geometry.state_bytes,
             head_parameters=counted.head,
-            lookup_bytes=lookup * (weights or geometry.precision).bytes,
-            experts=expert_groups(geometry, (weights or geometry.ffn_precision).bytes),
+            lookup_bytes=geometry.weight_parts(weights).embedding if lookup else 0.0,
+            experts=expert_groups(geometry, weights),
         )
 
     @property
@@ -119,8 +113,12 @@ class ModelWork:
         return self.state_bytes + sum(size * min(tokens, limit) for size, limit in self.kv_read)
 
 
-def _parts(found: dict[float, float]) -> Parts:
-    return tuple((cost, limit) for limit, cost in sorted(found.items()) if cost)
+def _parts(layers: Iterable[tuple[Span, ...]]) -> Parts:
+    found: dict[float, float] = {}
+    for cost, end in chain.from_iterable(layers):
+        limit = math.inf if end is None else end
+        found[limit] = found.get(limit, 0.0) + cost
+    return tuple((cost, limit) for limit, cost in sorted(found.items()))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from hawk_api.models import load_preset
-from hawk_api.v1alpha1 import DataType, Role
+from hawk_api.v1alpha1 import DataType, Precision, Role
 from hawk_planner.payoff.roofline import Machine
 from hawk_planner.payoff.work import ModelCosts
 from hawk_planner.perf.experts import expert_groups
@@ -72,7 +72,7 @@ def test_a_dense_model_reads_all_its_weights() -> None:
 
 def test_shared_experts_are_read_by_every_step() -> None:
     geometry = load_preset(LATENT)
-    [routed] = expert_groups(geometry, 1.0)
+    [routed] = expert_groups(geometry, Precision.FLOAT8)
     shared = sum(layer.ffn.shared * layer.ffn.expert_parameters for layer in geometry.layers)
     assert shared > 0
     dense = sum(layer.ffn.expert_parameters for layer in geometry.layers if not layer.ffn.experts)

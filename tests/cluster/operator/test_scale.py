@@ -19,7 +19,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 def test_nothing_is_written_and_reads_do_not_grow_while_nothing_changes(
     fresh_plane: Cluster, processes: Supervisor
 ) -> None:
-    figures = Soak(fresh_plane, processes, fleet.Size(pools=40, nodes=400)).run(idle_s=35)
+    size = fleet.Size(pools=24, nodes=240, interval_s=5, window_s=10)
+    figures = Soak(fresh_plane, processes, size).run(idle_s=20)
 
     assert figures.idle_writes == 0
     first, second = (figures.idle_s * sum(reads.values()) for reads in figures.idle_reads)

@@ -37,13 +37,22 @@ _LEASE_SECONDS: Final = 24 * 3600
 
 @dataclass(frozen=True)
 class Size:
-    """How many of each, and how long a HawkNode's JSON is (bytes)."""
+    """How many of each, how long a HawkNode's JSON is (bytes), and how often a pool is decided about."""
 
     pools: int
     nodes: int
     node_bytes: int = 4096
     workers: int = 4
     """Nodes with memory of each pool, as far as there are so many; the agents of the others are idle."""
+    interval_s: int = 15
+    window_s: int = 60
+    """Of the traffic that a decision is about."""
+
+    @property
+    def rest_s(self) -> int:
+        """Seconds after a change: its outcome is written when a window of traffic was served by it; nothing
+        follows."""
+        return self.window_s + 2 * self.interval_s
 
 
 def node_name(index: int) -> str:
@@ -61,7 +70,7 @@ def pool_name(index: int) -> str:
     return f"pool-{index:04d}"
 
 
-def pool(index: int, interval: str, store: str) -> dict[str, Any]:
+def pool(size: Size, index: int, store: str) -> dict[str, Any]:
     """A pool with traffic, which the Prometheus at `store` sees, and two templates."""
     container = {"name": "engine", "image": "example/engine:1"}
     return {
@@ -70,8 +79,8 @@ def pool(index: int, interval: str, store: str) -> dict[str, Any]:
         "metadata": {"name": pool_name(index), "namespace": NAMESPACE},
         "spec": {
             "model": {"preset": "mistral-7b-instruct-v0.2"},
-            "scaling": {"interval": interval},
-            "traffic": {"prometheus": {"url": store}},
+            "scaling": {"interval": f"{size.interval_s}s"},
+            "traffic": {"prometheus": {"url": store}, "window": f"{size.window_s}s"},
             "objectives": {
                 "ttft": {"percentile": 95, "target": "500ms"},
                 "itl": {"percentile": 99, "target": "30ms"},
@@ -238,10 +247,10 @@ def report(index: int, body: dict[str, Any]) -> Call:
     return "PATCH", path, {**_object(GROUP, "HawkNode", node_name(index)), "status": body}
 
 
-def pools(size: Size, interval: str, store: str) -> Iterator[Call]:
+def pools(size: Size, store: str) -> Iterator[Call]:
     """The pools."""
     for index in range(size.pools):
-        yield "POST", f"/apis/{GROUP}/namespaces/{NAMESPACE}/hawkpools", pool(index, interval, store)
+        yield "POST", f"/apis/{GROUP}/namespaces/{NAMESPACE}/hawkpools", pool(size, index, store)
 
 
 def _object(version: str, kind: str, name: str, namespace: str = "") -> dict[str, Any]:

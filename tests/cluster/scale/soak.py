@@ -33,9 +33,6 @@ USER: Final = f"system:serviceaccount:{fleet.SYSTEM}:{ACCOUNT}"
 READS: Final = frozenset({"get", "list"})
 NODES_FOR_PODS: Final = 100
 """Nodes on which kwok plays kubelet: the pools' pods are spread over these."""
-INTERVAL_S: Final = 15
-REST_S: Final = 60 + 2 * INTERVAL_S
-"""A decision's outcome is written when a window of traffic was served by it; then nothing follows."""
 PAGE: Final = 500
 """Objects that the operator asks for in one request."""
 CROWD: Final = 0.05
@@ -54,6 +51,8 @@ class Figures:
     settling_p99_s: float = 0.0
     rss_mib: float = 0.0
     """The most that was resident."""
+    interval_s: int = 0
+    """Between two looks at a pool."""
     idle_s: float = 0.0
     """Of each of two idle spells."""
     idle_p99_s: float = 0.0
@@ -84,7 +83,7 @@ class Figures:
         first, second = (self.idle_s * sum(reads.values()) for reads in self.idle_reads)
         if second > 1.1 * first + self.one_round():
             found.append(f"reads grow while nothing changes: {first:.0f}, then {second:.0f}")
-        if self.idle_looks < 2 * self.pools * (self.idle_s // INTERVAL_S - 1):
+        if self.idle_looks < 2 * self.pools * (self.idle_s // self.interval_s - 1):
             found.append(f"{self.idle_looks} looks in {2 * self.idle_s:g} s: pools are left out")
         if self.idle_cores["operator"] >= 1:
             found.append(f"{self.idle_cores['operator']:.2f} cores while nothing changes")
@@ -107,7 +106,7 @@ class Soak:
         self._size = size
         self._say = say
         self._writer = fleet.Writer(cluster.kubeconfig)
-        self.figures = Figures(size.pools, size.nodes)
+        self.figures = Figures(size.pools, size.nodes, interval_s=size.interval_s)
 
     def run(self, idle_s: float) -> Figures:
         """Fill, settle, idle twice, change one thing, change many."""
@@ -154,7 +153,7 @@ class Soak:
         assert cluster.plane.addresses is not None
         fleet.store(cluster.plane.addresses.etcd, fleet.agents(size))
         self._say(f"{size.nodes} HawkNodes and Leases: there")
-        self._writer.run(fleet.pools(size, f"{INTERVAL_S}s", store))
+        self._writer.run(fleet.pools(size, store))
 
     def _start(self, port: int) -> Running:
         kubeconfig = self._cluster.service_account_kubeconfig(fleet.SYSTEM, ACCOUNT, seconds=6 * 3600)
@@ -176,13 +175,13 @@ class Soak:
             self._say(f"  pools with ready devices: {done:.0f} of {pools}")
             return done == pools
 
-        until(ready, what="every pool's devices to be ready", timeout=1800, interval=5)
+        until(ready, what="every pool's devices to be ready", timeout=1800, interval=2)
 
         def resting() -> bool:
             before = running.metric("hawk_operator_writes_total")
-            time.sleep(REST_S)
+            time.sleep(self._size.rest_s)
             after = running.metric("hawk_operator_writes_total")
-            self._say(f"  writes in {REST_S} s: {after - before:.0f}")
+            self._say(f"  writes in {self._size.rest_s} s: {after - before:.0f}")
             return before == after
 
         until(resting, what="no more writes", timeout=1200, interval=0)

@@ -13,7 +13,7 @@ import yaml
 from hawk_kube.kinds import ACCELERATOR_CLASS, LEASE
 from tests.cluster.cluster import Cluster, CommandError
 
-from .release import CHART, NAMESPACE, Release
+from .release import CHART, NAMESPACE, Release, documents
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -158,7 +158,7 @@ def test_everything_that_the_chart_can_render_is_accepted_by_the_api_server(own,
         arguments = ["hawk", CHART, "-n", "default", f"--set={values},monitoring.dashboard.enabled=true"]
         own.helm("install", *arguments, "--dry-run=server")
         text = own.helm("template", *arguments, "--skip-tests")
-        objects = [item for item in yaml.safe_load_all(text) if item]
+        objects = documents(text)
         own.kubectl("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump_all(objects))
 
 

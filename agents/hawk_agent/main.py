@@ -49,6 +49,11 @@ async def _serve(settings: AgentSettings, registry: TransportRegistry | None) ->
         stack.push_async_callback(agent.stop)
         if keep_identity is not None:
             agent.supervisor.keep("keeping the certificate", keep_identity)
+        if settings.device_plugins is not None:
+            from hawk_agent.kube.device_plugin import DevicePlugin  # noqa: PLC0415 -- in a cluster only
+
+            plugin = DevicePlugin(settings.device_plugins, settings.socket.parent)
+            agent.supervisor.keep("serving the kubelet", plugin.run)
         http = HttpServer(settings.metrics_address, agent.metrics.registry, agent.unhealthy)
         await http.start()
         stack.push_async_callback(http.close)

@@ -27,6 +27,9 @@ PAUSED: Final = PREFIX + "paused"
 FORCE_RATIO: Final = PREFIX + "force-ratio"
 """Annotation on a HawkPool, "2:3": the ratio to hold in place of the computed one, within all bounds."""
 
+AGENT_RESOURCE: Final = PREFIX + "agent"
+"""Extended resource by which pods get the agent's socket without a volume of their node."""
+
 SHIPPED: Final = PREFIX + "shipped"
 """Label on AcceleratorClasses that the operator applies and keeps current."""
 

@@ -56,10 +56,14 @@ def hawk(rig: Rig, request: pytest.FixtureRequest) -> Release:
 
 
 @pytest.fixture
-def pool(rig: Rig, hawk: Release) -> Iterator[Pool]:
-    """A pool to apply, in a namespace of its own; both begin to go after the test."""
+def pool(rig: Rig, hawk: Release, request: pytest.FixtureRequest) -> Iterator[Pool]:
+    """A pool to apply, in a namespace of its own; both begin to go after the test.
+
+    The namespace enforces PodSecurity's level `privileged`, or the one that the mark `level` names.
+    """
     name = f"team-{uuid.uuid4().hex[:6]}"
-    labels = {SECURITY: "privileged"}
+    mark = request.node.get_closest_marker("level")
+    labels = {SECURITY: mark.args[0] if mark else "privileged"}
     rig.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
     yield Pool(rig.cluster, name, "demo")
     rig.cluster.kubectl("delete", "namespace", name, "--wait=false")

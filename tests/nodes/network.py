@@ -11,6 +11,8 @@ import os
 import subprocess
 from typing import TYPE_CHECKING
 
+from .settings import DNS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -30,6 +32,7 @@ def own_network() -> Iterator[None]:
             ip("link", "set", "lo", "up")
             ip("link", "add", BRIDGE, "type", "bridge")
             ip("addr", "add", f"{GATEWAY}/24", "dev", BRIDGE)
+            ip("addr", "add", f"{DNS}/32", "dev", BRIDGE)
             ip("link", "set", BRIDGE, "up")
             yield
         finally:

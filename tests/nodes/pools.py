@@ -40,21 +40,24 @@ def group(
     nodes: Mapping[str, str] | None = None,
     env: Mapping[str, str] | None = None,
     spec: Mapping[str, Any] | None = None,
+    container: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A group of reference engines on nodes with these labels; `spec` adds to the pods'."""
+    """A group of reference engines on nodes with these labels; `spec` adds to the pods', `container` to the
+    container's."""
     given = {"ROLE": role.lower(), **(env or {})}
-    container = {
+    engine = {
         "name": "engine",
         "image": rig.ENGINE,
         "env": [{"name": key, "value": value} for key, value in given.items()],
         "ports": [{"name": "http", "containerPort": PORT}],
         "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}, "periodSeconds": 1},
+        **(container or {}),
     }
     pods = {
         "nodeSelector": dict(nodes or {}),
         "terminationGracePeriodSeconds": 5,
         "securityContext": {"runAsUser": 0},
-        "containers": [container],
+        "containers": [engine],
         **(spec or {}),
     }
     preset = "row-major" if role == "Prefill" else "tiles-16x16"

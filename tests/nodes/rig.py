@@ -16,7 +16,7 @@ from tests.support import cache
 from tests.support.supervisor import Supervisor
 from tests.support.waiting import until
 
-from . import cgroups, network, store, tools
+from . import cgroups, dns, network, store, tools
 from .node import Control, Node
 from .settings import Place
 
@@ -96,6 +96,7 @@ class Rig:
             )
             rig = cls(cluster, _nodes(cluster, supervisor, parts, labels), supervisor, parts)
             stack.callback(rig._stop)
+            stack.enter_context(dns.served(cluster))
             with progress.step(f"starting {len(rig.nodes)} nodes"):
                 rig.start()
             yield rig

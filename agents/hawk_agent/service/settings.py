@@ -74,6 +74,8 @@ class AgentSettings(ProcessSettings):
     """Where engines connect, and with .peer added agents of the same host."""
     socket_mode: Annotated[FileMode, PlainValidator(FileMode.parse)] = FileMode(0o660)
     """Permissions of that socket, in octal."""
+    device_plugins: Path | None = None
+    """The kubelet's folder for device plugins; with it pods may ask for the resource hawkpool.dev/agent."""
     engine_auth: Literal["token", "none"] = "none"
     """True if engines must show a token that is bound to their pod."""
     listen: Address = "0.0.0.0:7400"

@@ -166,6 +166,9 @@ readinessProbe:
 {{- end }}
 {{- end }}
 - --engine-auth={{ .Values.agent.engineAuth }}
+{{- if eq .Values.agent.socketAccess "DevicePlugin" }}
+- --agent-access=device-plugin
+{{- end }}
 {{- if and (include "hawk.nodes" .) (eq .Values.trust.mode "Kubernetes") }}
 - --agent-service-account={{ include "hawk.agentAccount" . }}
 - --ca-secret={{ include "hawk.caSecret" . }}
@@ -190,6 +193,9 @@ readinessProbe:
 - --data-port={{ .Values.agent.dataPort }}
 - --advertise=$(POD_IP)
 - --metrics={{ include "hawk.agentHost" . }}:{{ .Values.agent.metricsPort }}
+{{- if eq .Values.agent.socketAccess "DevicePlugin" }}
+- --device-plugins={{ .Values.agent.devicePluginDirectory }}
+{{- end }}
 {{- with .Values.agent.transports }}
 - --transports={{ join "," . }}
 {{- end }}

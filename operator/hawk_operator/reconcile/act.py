@@ -137,6 +137,7 @@ class Actor:
             replicas,
             self._settings.agent_socket_directory,
             token=self._settings.engine_auth == "token",
+            by_resource=self._settings.agent_access == "device-plugin",
         )
         if group.conflict:
             del wanted["spec"]["replicas"]  # another controller's: leave it its field

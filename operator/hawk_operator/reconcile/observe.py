@@ -27,8 +27,8 @@ _log = logging.getLogger(__name__)
 
 _POD_SECURITY: Final = "violates PodSecurity"
 _POD_SECURITY_REMEDY: Final = (
-    "; workers mount the agent's socket from their node (hostPath), so label their namespace "
-    "pod-security.kubernetes.io/enforce=privileged"
+    "; workers mount the agent's socket from their node (hostPath): label their namespace "
+    "pod-security.kubernetes.io/enforce=privileged, or set the chart's agent.socketAccess to DevicePlugin"
 )
 
 

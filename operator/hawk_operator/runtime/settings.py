@@ -72,6 +72,9 @@ class OperatorSettings(ProcessSettings):
     agent_socket_directory: str = "/run/hawk"
     """Directory of the agent's socket on each node, mounted into workers; empty mounts nothing."""
 
+    agent_access: Literal["host-path", "device-plugin"] = "host-path"
+    """How workers get that directory: by a volume of their node, or by the resource hawkpool.dev/agent."""
+
     engine_auth: Literal["token", "none"] = "none"
     """True if workers get a token by which agents know their pod."""
 

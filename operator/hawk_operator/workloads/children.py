@@ -76,13 +76,15 @@ def render_child(
     socket_directory: str = "",
     *,
     token: bool = False,
+    by_resource: bool = False,
 ) -> Object:
     """The Deployment to apply. `device` is the group's class, None on CPUs.
 
     The first container is told who it is (HAWK_POOL, HAWK_GROUP, HAWK_WORKER, HAWK_NODE), as the agent's
     client reads it. `socket_directory` is where nodes have the agent's socket; it gets that at the same path,
-    read-only: who may write there could put another socket in its place. With `token` it also gets a token by
-    which the agent knows the pod.
+    read-only: who may write there could put another socket in its place; `by_resource` has the agent's device
+    plugin mount it, else it is a volume of the node. With `token` it also gets a token by which the agent
+    knows the pod.
     Raises TemplateError where the template asks for other devices than the group does.
     """
     if group.template is None:
@@ -99,7 +101,10 @@ def render_child(
     _introduce(spec, _identity(pool, group.name, socket_directory))
     if socket_directory:
         _wait_before_stop(spec, pool.spec.drain.timeout)
-        _mount(spec, _SOCKET_VOLUME, socket_directory, _host(socket_directory))
+        if by_resource:
+            _ask_for(spec["containers"][0], labels.AGENT_RESOURCE, "1")
+        else:
+            _mount(spec, _SOCKET_VOLUME, socket_directory, _host(socket_directory))
     if token:
         _mount(spec, _TOKEN_VOLUME, TOKEN_DIRECTORY, _TOKEN)
     body: Object = {
@@ -197,9 +202,13 @@ def _ask_for_devices(spec: Object, group: GroupSpec, resource: str) -> None:
             "or leave the resource out of the template",
         )
     if not stated:
-        resources = spec["containers"][0].setdefault("resources", {})
-        for part in ("limits", "requests"):
-            resources[part] = {**(resources.get(part) or {}), resource: str(wanted)}
+        _ask_for(spec["containers"][0], resource, str(wanted))
+
+
+def _ask_for(container: Object, resource: str, amount: str) -> None:
+    resources = container.setdefault("resources", {})
+    for part in ("limits", "requests"):
+        resources[part] = {**(resources.get(part) or {}), resource: amount}
 
 
 def _whole(value: object, field: str) -> Decimal:

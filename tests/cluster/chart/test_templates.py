@@ -148,6 +148,25 @@ def test_rdma_devices_of_the_node_take_a_privileged_container(render):
     assert {"name": "infiniband", "mountPath": "/dev/infiniband"} in container["volumeMounts"]
 
 
+def test_the_device_plugin_is_told_to_both_and_gets_the_kubelets_folder(render):
+    from hawk_agent.service.settings import AgentSettings
+    from hawk_operator.runtime.settings import OperatorSettings
+
+    objects = render("--set=agent.socketAccess=DevicePlugin,agent.devicePluginDirectory=/k/plugins")
+    template, container = agent_of(objects)
+    agent = AgentSettings.read([word.replace("$(POD_IP)", "10.0.0.1") for word in container["args"]])
+    (operator,) = pod_of(objects, "operator")["containers"]
+
+    assert str(agent.device_plugins) == "/k/plugins"
+    assert OperatorSettings.read(operator["args"]).agent_access == "device-plugin"
+    assert {"name": "device-plugins", "mountPath": "/k/plugins"} in container["volumeMounts"]
+    assert {"path": "/k/plugins", "type": "Directory"} in [
+        volume.get("hostPath") for volume in template["spec"]["volumes"]
+    ]
+    plain = agent_of(render())[1]
+    assert not [word for word in plain["args"] if "device-plugins" in word]
+
+
 def test_rails_devices_and_transports_are_told_to_the_agent(render):
     from hawk_agent.service.settings import AgentSettings
 

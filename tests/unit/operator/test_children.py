@@ -259,3 +259,17 @@ def test_a_budget_is_about_the_childs_pods_and_goes_with_the_child():
     [owner] = budget["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("Deployment", "u-7")
     assert budget["metadata"]["namespace"] == child["metadata"]["namespace"]
+
+
+def test_by_the_device_plugin_a_worker_needs_nothing_of_its_node():
+    given = {"name": "e", "image": "x", "resources": {"limits": {"cpu": "2"}}}
+    made = pool(group_spec("both", "Both", template={"spec": {"containers": [given]}}))
+    spec = render_child(made, made.spec.groups[0], H100, 1, "/run/hawk", by_resource=True)["spec"]
+    pods = spec["template"]["spec"]
+    [container] = pods["containers"]
+
+    assert not pods.get("volumes")
+    assert not container.get("volumeMounts")
+    assert container["resources"]["limits"] == {"cpu": "2", "nvidia.com/gpu": "1", "hawkpool.dev/agent": "1"}
+    assert container["resources"]["requests"] == {"nvidia.com/gpu": "1", "hawkpool.dev/agent": "1"}
+    assert {"name": "HAWK_AGENT_SOCKET", "value": "/run/hawk/agent.sock"} in container["env"]

@@ -52,6 +52,7 @@ ACCELERATOR_CLASS: Final = ResourceKind(
     GROUP, VERSION, "AcceleratorClass", "acceleratorclasses", namespaced=False
 )
 
+NAMESPACE: Final = ResourceKind("", "v1", "Namespace", "namespaces", namespaced=False)
 NODE: Final = ResourceKind("", "v1", "Node", "nodes", namespaced=False)
 POD: Final = ResourceKind("", "v1", "Pod", "pods")
 CONFIG_MAP: Final = ResourceKind("", "v1", "ConfigMap", "configmaps")

@@ -51,6 +51,12 @@ COMMANDS: tuple[CommandEntry, ...] = (
         "bench", "hawk_cli.commands.bench", "app", "Measure this machine against its limit and the baselines."
     ),
     CommandEntry(
+        "doctor",
+        "hawk_cli.commands.doctor",
+        "doctor",
+        "What in this cluster will stop HawkPool, and the remedy.",
+    ),
+    CommandEntry(
         "cleanup", "hawk_cli.commands.cleanup", "cleanup", "Remove what an uninstalled release left behind."
     ),
     CommandEntry(

@@ -130,3 +130,33 @@ def _text(body: dict[str, Any]) -> str:
     import json
 
     return json.dumps(body)
+
+
+def test_evictions_take_one_worker_of_a_group_at_a_time(
+    cluster: Cluster, operator: StartOperator, namespace: str, agent: FakeAgent
+) -> None:
+    """Its template has a worker wait for its leases; the group's budget has the others serve meanwhile."""
+    del agent
+    operator("--resync=2")
+    cluster.apply(pool("llama", namespace, group("prefill", "Prefill"), group("decode", "Decode", 3, 3)))
+
+    def counted() -> dict[str, Any]:
+        items = cluster.get("poddisruptionbudgets", "-n", namespace)["items"]
+        found = {item["metadata"]["name"]: item for item in items}
+        assert set(found) == {"llama-prefill", "llama-decode"}
+        assert found["llama-decode"]["status"]["currentHealthy"] == 3
+        return found
+
+    budgets = until(counted, what="the budgets of both groups", ignore=(AssertionError, KeyError))
+    decode = cluster.get("deployment", "llama-decode", "-n", namespace)
+
+    assert budgets["llama-decode"]["status"]["disruptionsAllowed"] == 1
+    assert budgets["llama-decode"]["spec"]["selector"] == decode["spec"]["selector"]
+    hook = decode["spec"]["template"]["spec"]["containers"][0]["lifecycle"]["preStop"]
+    assert hook["exec"]["command"][:3] == ["python3", "-m", "hawk_agent.client.leave"]
+
+    cluster.kubectl("delete", "hawkpool", "llama", "-n", namespace, "--timeout=60s")
+    until(
+        lambda: not cluster.get("poddisruptionbudgets", "-n", namespace)["items"],
+        what="the budgets to go with their groups",
+    )

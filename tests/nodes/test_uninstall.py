@@ -23,6 +23,7 @@ def lives(pods: list[dict[str, Any]]) -> set[tuple[str, int]]:
 
 
 def test_what_the_release_made_goes_with_it_and_workers_stay(hawk: Release, pool: Pool) -> None:
+    hawk.wait()  # an operator with other values, of a test before, would make workers of another template
     pool.apply(
         group("prefill", "Prefill", nodes={"side": "prefill"}),
         group("decode", "Decode", nodes={"side": "decode"}),

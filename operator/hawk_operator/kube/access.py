@@ -17,7 +17,7 @@ agents.
 | hawkpool.dev             | acceleratorclasses                   | list watch create patch        | cluster |
 | apps                     | deployments                          | list watch create patch delete | served  |
 | ""                       | pods                                 | list watch patch               | served  |
-| policy                   | poddisruptionbudgets                 | create patch                   | served  |
+| policy                   | poddisruptionbudgets                 | get create patch               | served  |
 | ""                       | configmaps                           | get                            | served  |
 | ""                       | events                               | create patch                   | served  |
 | apps                     | deployments/scale statefulsets/scale | get patch                      | served  |

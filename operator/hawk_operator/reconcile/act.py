@@ -162,15 +162,24 @@ class Actor:
         return made
 
     def _budget(self, child: Mapping[str, Any] | None, memory: PoolMemory) -> None:
-        """Apply a child's disruption budget, once in the child's and in our life."""
+        """See once in a child's and in our life that its disruption budget is there and as it should be."""
         if child is None or not _unbudgeted(child, memory):
             return
+        budget = children.render_budget(child)
         try:
-            self._api.apply(DISRUPTION_BUDGET, children.render_budget(child))
-            self._metrics.writes.labels("poddisruptionbudgets", "apply").inc()
+            if children.missing_fields(budget, self._live_budget(budget)):
+                self._api.apply(DISRUPTION_BUDGET, budget)
+                self._metrics.writes.labels("poddisruptionbudgets", "apply").inc()
         except RejectedError as error:  # rights of an older chart: workers are served without
             _log.warning("%s", error)
         memory.budgets[child["metadata"]["name"]] = child["metadata"]["uid"]
+
+    def _live_budget(self, budget: Object) -> Object | None:
+        metadata = budget["metadata"]
+        try:
+            return self._api.get(DISRUPTION_BUDGET, metadata["name"], metadata["namespace"])
+        except NotFoundError:
+            return None
 
     def _scale(self, case: Case, group: ObservedGroup, replicas: int) -> None:
         assert group.target is not None

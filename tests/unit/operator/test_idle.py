@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from hawk_api.v1alpha1 import HawkPool
-from hawk_kube.kinds import DEPLOYMENT, HAWK_NODE, HAWK_POOL, LEASE, POD, ResourceKind
+from hawk_kube.errors import NotFoundError
+from hawk_kube.kinds import DEPLOYMENT, DISRUPTION_BUDGET, HAWK_NODE, HAWK_POOL, LEASE, POD, ResourceKind
 from hawk_operator.cache.cluster_cache import ClusterCache
 from hawk_operator.kube.schema_check import Schema
 from hawk_operator.reconcile.act import Actor
@@ -48,6 +49,8 @@ class Api:
 
     def get(self, kind: ResourceKind, name: str, namespace: str | None = None) -> dict[str, Any]:
         self.asked.append(f"get {kind.plural}/{name}")
+        if (kind, name) not in self.objects:
+            raise NotFoundError(f"get {kind.plural}/{name}: not found", 404)
         return self.objects[kind, name]
 
     def list(
@@ -100,6 +103,11 @@ def api() -> Api:
 
 @pytest.fixture
 def context(api: Api) -> ReconcileContext:
+    return started(api)
+
+
+def started(api: Api) -> ReconcileContext:
+    """An operator that has seen nothing yet."""
     settings, metrics = OperatorSettings(), Metrics()
     access: Any = SimpleNamespace(usable=lambda verb, kind, namespace="", **_: kind.group != "keda.sh")
     cache = ClusterCache(api, access, settings, clock=lambda: 5.0, wall=lambda: NOW)  # type: ignore[arg-type]
@@ -135,6 +143,31 @@ def test_a_second_look_at_unchanged_pools_asks_the_api_server_for_nothing(
     look(context)
 
     assert api.asked == []
+
+
+def test_an_operator_that_starts_anew_writes_nothing(api: Api, context: ReconcileContext) -> None:
+    look(context)
+    look(context)
+    api.asked.clear()
+    successor = started(api)
+    look(successor)
+    look(successor)
+
+    assert "get poddisruptionbudgets/a-p" in api.asked
+    assert [call for call in api.asked if call.startswith("apply")] == []
+
+
+def test_a_disruption_budget_that_is_not_as_it_should_be_is_applied(
+    api: Api, context: ReconcileContext
+) -> None:
+    look(context)
+    api.objects[DISRUPTION_BUDGET, "a-p"]["spec"] = {"maxUnavailable": 5}
+    del api.objects[DISRUPTION_BUDGET, "a-d"]
+    api.asked.clear()
+    look(started(api))
+
+    applied = [call for call in api.asked if call.startswith("apply poddisruptionbudgets")]
+    assert applied == ["apply poddisruptionbudgets/a-p", "apply poddisruptionbudgets/a-d"]
 
 
 def test_what_has_to_be_written_is_decided_on_fresh_reads(api: Api, context: ReconcileContext) -> None:

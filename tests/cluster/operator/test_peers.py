@@ -154,8 +154,13 @@ def test_agents_are_wired_proved_lost_and_wired_again(
 
     right.epoch = f"{right.node}-2"
     right.beat()
-    right.report(verifiedPeers=[], links={"up": 0, "down": 0, "verified": 0})
-    assert right.ready() == ("True", "AsExpected")
+
+    def reported() -> bool:
+        """Report as an agent does: again where the operator, which hadn't seen the beat, wrote after it."""
+        right.report(verifiedPeers=[], links={"up": 0, "down": 0, "verified": 0})
+        return bool(right.ready() == ("True", "AsExpected"))
+
+    until(reported, what="Ready of the new incarnation")
     until(lambda: left.peers()[0]["epoch"] == right.epoch, what="the new incarnation at the other end")
     assert left.version() != untouched
     left.report(verifiedPeers=[right.node])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hawk_agent.errors import HawkAgentError
 from hawk_agent.service.settings import AgentSettings
 from hawk_api.settings import SettingsError
-from hawk_kube.errors import KubeError
+from hawk_kube.errors import ConfigError, KubeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,6 +127,9 @@ def main(arguments: Sequence[str] | None = None, *, registry: TransportRegistry 
     _raise_descriptor_limit()
     try:
         asyncio.run(_serve(settings, registry))
+    except ConfigError as error:
+        print(f"error: {error}; outside a cluster use --no-kube", file=sys.stderr)
+        sys.exit(1)
     except (HawkAgentError, KubeError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)

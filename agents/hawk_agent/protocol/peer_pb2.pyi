@@ -255,12 +255,15 @@ class Offer(_message.Message):
     BYTES_FIELD_NUMBER: _builtins.int
     VERBS_FIELD_NUMBER: _builtins.int
     NIXL_FIELD_NUMBER: _builtins.int
+    DETAILS_FIELD_NUMBER: _builtins.int
     transport: _builtins.str
     token: _builtins.bytes
     socket: _builtins.str
     """Shared memory: the peer socket that hands out the source's memory."""
     region: _builtins.str
     bytes: _builtins.int
+    details: _builtins.bytes
+    """A transport of another package: whatever its two ends agree on. Agents pass it on unread."""
     @_builtins.property
     def verbs(self) -> Global___VerbsOffer: ...
     @_builtins.property
@@ -275,10 +278,11 @@ class Offer(_message.Message):
         bytes: _builtins.int = ...,
         verbs: Global___VerbsOffer | None = ...,
         nixl: Global___NixlOffer | None = ...,
+        details: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["nixl", b"nixl", "verbs", b"verbs"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "nixl", b"nixl", "region", b"region", "socket", b"socket", "token", b"token", "transport", b"transport", "verbs", b"verbs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "details", b"details", "nixl", b"nixl", "region", b"region", "socket", b"socket", "token", b"token", "transport", b"transport", "verbs", b"verbs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -320,8 +324,11 @@ class Answer(_message.Message):
     TOKEN_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
     VERBS_FIELD_NUMBER: _builtins.int
+    DETAILS_FIELD_NUMBER: _builtins.int
     token: _builtins.bytes
     address: _builtins.str
+    details: _builtins.bytes
+    """As in Offer."""
     @_builtins.property
     def verbs(self) -> Global___VerbsAnswer: ...
     def __init__(
@@ -330,10 +337,11 @@ class Answer(_message.Message):
         token: _builtins.bytes = ...,
         address: _builtins.str = ...,
         verbs: Global___VerbsAnswer | None = ...,
+        details: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["verbs", b"verbs"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "token", b"token", "verbs", b"verbs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "details", b"details", "token", b"token", "verbs", b"verbs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -31,6 +31,13 @@ class DataPaths:
             found.sort(key=lambda name: not self.transports[name].same_host_only)
         return found
 
+    def explain_nothing_shared(self, peer: peer_pb2.Identity) -> str:
+        """Why `shared_with` has nothing for this peer, with the names that each side has."""
+        mine, theirs = ", ".join(self.transports), ", ".join(peer.transports)
+        text = f"no data path in common: {peer.node} has {theirs or 'none'}, this agent has {mine or 'none'}"
+        apart = ", ".join(name for name in self.transports if name in peer.transports)
+        return f"{text}; {apart} works within one machine only" if apart else text
+
     async def adopt(self, region: CacheRegion) -> None:
         """An engine handed this memory over. An error of any path refuses it."""
         for transport in self.transports.values():

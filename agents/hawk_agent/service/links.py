@@ -224,12 +224,15 @@ class PeerLink:
         self._room.metrics.link_failures.labels(Reason.CANARY_FAILED.value).inc()
         self._become(
             LinkState.UP,
-            HandshakeProblem(Reason.CANARY_FAILED, "; ".join(failures) or "no data path in common"),
+            HandshakeProblem(Reason.CANARY_FAILED, "; ".join(failures) or self._nothing_shared()),
         )
         return False
 
     def _shared_paths(self) -> list[str]:
         return [] if self.identity is None else self._room.paths.shared_with(self.identity)
+
+    def _nothing_shared(self) -> str:
+        return "" if self.identity is None else self._room.paths.explain_nothing_shared(self.identity)
 
     async def _look_at_regions(self) -> None:
         while True:
@@ -252,9 +255,10 @@ class PeerLink:
     def _become(self, state: LinkState, problem: HandshakeProblem | None) -> None:
         if (state, problem) != (self.state, self.problem):
             log.info(
-                "link to %s is %s%s",
+                "link to %s is %s%s%s",
                 self.node or self.peer.address,
                 state.value,
+                f" over {self.transport}" if state is LinkState.VERIFIED else "",
                 f": {problem[1]}" if problem else "",
             )
         self.state, self.problem = state, problem
@@ -336,7 +340,9 @@ class PeerLinks:
                 ", ".join(sorted(link.node or link.peer.address for link, _ in self._links.values()))
                 or "nobody"
             )
-            raise NotWiredError(f"node {node} isn't wired to this agent; wired: {known}")
+            raise NotWiredError(
+                f"node {node} isn't wired to this agent; wired: {known} (the sender's agent makes the link)"
+            )
         for link in found:
             if link.state in {LinkState.UP, LinkState.VERIFIED} and link.channel is not None:
                 if link.epoch != epoch:

@@ -193,7 +193,7 @@ class AgentSettings(ProcessSettings):
             try:
                 addresses.parse_address(address)
             except ValueError as error:
-                raise ValueError(f"--peer: {error}") from error
+                raise ValueError(f"--peer: {error}; write [NODE=]HOST:PORT") from error
         try:
             assert self.terms
         except BadRequestError as error:

@@ -4,7 +4,7 @@ A package adds one with an entry point of the group `hawkpool.transports`, which
 
 ```toml
 [project.entry-points."hawkpool.transports"]
-pigeon = "pigeons.transport:Pigeon.create"
+spool = "spool:Spool"
 ```
 
 An agent uses those that `--transports` allows, and only they are loaded.

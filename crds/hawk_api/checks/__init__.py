@@ -63,4 +63,4 @@ def errors_only(violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
     return tuple(violation for violation in violations if violation.severity is Severity.ERROR)
 
 
-__all__ = ["CHAIN", "Check", "Severity", "SpecContext", "Violation", "check", "errors"]
+__all__ = ["CHAIN", "Check", "Severity", "SpecContext", "Violation", "check_spec", "errors_only"]

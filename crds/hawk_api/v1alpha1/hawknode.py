@@ -165,7 +165,7 @@ class Rail(ReportModel):
     name: Annotated[str, Field(min_length=1, max_length=63)]
     """The port or interface."""
     transport: Annotated[str, Field(max_length=32)]
-    """How bytes go: shm, tcp or verbs."""
+    """The transport's name, such as shm, tcp or verbs."""
     address: Annotated[str, Field(max_length=320)] | None = None
     """Its IP address."""
     gid: Annotated[str, Field(max_length=64)] | None = None

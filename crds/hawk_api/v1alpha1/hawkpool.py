@@ -19,7 +19,7 @@ MAX_CONDITIONS = 16
 
 _TILED = {
     size: ", ".join(f"'{preset}'" for preset in LayoutPreset if preset.feature_tile == size)
-    for size in (16, 32)
+    for size in sorted({preset.feature_tile for preset in LayoutPreset} - {1})
 }
 
 

@@ -1,4 +1,4 @@
-"""Run policies on a trace: peers tuned on its first part, everyone scored on the rest."""
+"""Run policies on a trace: baselines are tuned on its first part, and every policy is scored on the rest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
 from hawk_api import ratio as ratios
@@ -27,17 +27,15 @@ if TYPE_CHECKING:
     from hawk_planner.simulate.traces import Trace
     from hawk_planner.sizing import Problem
 
-_PEERS: Mapping[str, tuple[Callable[[Knobs], dict[Role, policies.Measure]], policies.Rule]] = {
+_BASELINES: Mapping[str, tuple[Callable[[Knobs], dict[Role, policies.Measure]], policies.Rule]] = {
     "hpa": (policies.by_utilisation, policies.hpa),
     "hpa-queue": (policies.by_queue, policies.hpa),
     "keda": (policies.by_queue, policies.keda),
     "llm-d": (policies.by_utilisation, policies.llm_d),
     "aibrix": (policies.by_utilisation, policies.aibrix),
 }
-POLICIES = ("hawk", *_PEERS, "dynamo", "static-best", "oracle")
-"""Policies by name; besides them `fixed:A:B`, any ratio of prefill to decode."""
 HINDSIGHT = ("static-best", "oracle")
-"""Those that know the trace."""
+"""Policies that know the whole trace."""
 TUNING_S = 600.0
 _USES = (0.3, 0.5, 0.7, 0.85)
 _QUEUES = (0.5, 1.0, 2.0, 4.0)
@@ -56,6 +54,8 @@ Tell = Callable[[str, int], None]
 """Called with a policy's name and the requests of its present run that have come; a new run begins at 0."""
 Family = Callable[[float], Policy]
 """A policy as it was tuned (1), or more (above) or less generous with replicas."""
+Tuned = tuple[Family, dict[str, float | str]]
+"""A family, and the settings that tuning found for it."""
 
 
 class UnknownPolicyError(ValueError):
@@ -175,22 +175,18 @@ def run_policies(arena: Arena, name: str, host: dynamo.Host) -> Score:
     return replace(arena.judge(made(1.0)), settings=settings)
 
 
-def family(arena: Arena, name: str, host: dynamo.Host) -> tuple[Family, dict[str, float | str]]:
-    """A policy of POLICIES but those of HINDSIGHT, as tuned on the first part and around that; its settings.
+def family(arena: Arena, name: str, host: dynamo.Host) -> Tuned:
+    """A policy outside HINDSIGHT, tuned on the first part; its family around that, and its settings.
 
-    In both directions a generous peer has lower targets and higher minima, a generous fixed ratio is there
-    more often, and a generous decision of ours has fewer late requests as its objective.
+    A more generous baseline has lower targets and higher minima, a more generous fixed ratio more replicas,
+    and our own decision a stricter objective.
     """
-    if name == "hawk":
-        return _ours(arena), {}
-    if name == "dynamo":
-        return _dynamo(arena, host)
     if name.startswith("fixed:"):
         return _fixed(arena, name, ratios.parse_ratio(name.removeprefix("fixed:")))
-    return _tuned(arena, name)
+    return _FAMILIES[name](arena, host)
 
 
-def _ours(arena: Arena) -> Family:
+def _ours(arena: Arena, _: dynamo.Host) -> Tuned:
     """The decision, which knows the start-up time as its accelerator class would say it."""
     groups = (replace(group, startup_s=arena.settings.startup_s) for group in arena.problem.groups)
     problem = replace(arena.problem, groups=tuple(groups))
@@ -202,10 +198,10 @@ def _ours(arena: Arena) -> Family:
         share = 1.0 - (1.0 - ttft.share) / generosity
         return Hawk(replace(problem, ttft=replace(ttft, share=share)))
 
-    return made
+    return made, {}
 
 
-def _fixed(arena: Arena, name: str, ratio: Fraction) -> tuple[Family, dict[str, float | str]]:
+def _fixed(arena: Arena, name: str, ratio: Fraction) -> Tuned:
     """A fixed ratio, as often as the first part needs."""
     prefill, decode = arena.problem.side(Role.PREFILL)[0].name, decode_side(arena.problem)[0].name
 
@@ -217,9 +213,9 @@ def _fixed(arena: Arena, name: str, ratio: Fraction) -> tuple[Family, dict[str, 
     return lambda generosity: often(max(1, round(times * generosity))), {"times": times}
 
 
-def _tuned(arena: Arena, name: str) -> tuple[Family, dict[str, float | str]]:
-    """A peer with the best knobs of the first part: each role's target and minimum, swept twice."""
-    measure, rule = _PEERS[name]
+def _tuned(name: str, arena: Arena, _: dynamo.Host) -> Tuned:
+    """A baseline with the best knobs of the first part: each role's target and minimum, swept twice."""
+    measure, rule = _BASELINES[name]
     uses = _USES if measure is policies.by_utilisation else _QUEUES
     batch = _batch(arena)
     fills = tuple(max(1.0, round(share * batch)) for share in _FILLS)
@@ -238,7 +234,7 @@ def _tuned(arena: Arena, name: str) -> tuple[Family, dict[str, float | str]]:
     def tuned(turned: Knobs) -> tuple[float, float]:
         return _rank(arena.tune(policy(turned)))
 
-    for _ in range(2):
+    for _sweep in range(2):
         sides = (
             [{"prefill": a, "least_prefill": b} for a, b in itertools.product(uses, least_p)],
             [{"decode": a, "least_decode": b} for a, b in itertools.product(fills, least_d)],
@@ -261,7 +257,7 @@ def _tuned(arena: Arena, name: str) -> tuple[Family, dict[str, float | str]]:
     return made, asdict(knobs)
 
 
-def _dynamo(arena: Arena, host: dynamo.Host) -> tuple[Family, dict[str, float | str]]:
+def _dynamo(arena: Arena, host: dynamo.Host) -> Tuned:
     """Dynamo's planner with the best settings of the first part; its environment is made at the first use."""
     start = arena.settings.initial
     least_p, least_d = (
@@ -291,6 +287,15 @@ def _dynamo(arena: Arena, host: dynamo.Host) -> tuple[Family, dict[str, float | 
     return made, asdict(best)
 
 
+_FAMILIES: Mapping[str, Callable[[Arena, dynamo.Host], Tuned]] = {
+    "hawk": _ours,
+    **{name: partial(_tuned, name) for name in _BASELINES},
+    "dynamo": _dynamo,
+}
+POLICIES = (*_FAMILIES, *HINDSIGHT)
+"""Policies by name; besides them `fixed:A:B`, any ratio of prefill to decode."""
+
+
 def _rank(found: Score) -> tuple[float, float]:
     """Good ones by cost, the others by what they miss."""
     missing = max(0.0, GOOD - found.of_attainable)
@@ -298,7 +303,7 @@ def _rank(found: Score) -> tuple[float, float]:
 
 
 def _batch(arena: Arena) -> float:
-    """The batch that ITL allows at the trace's mean context; what the peers' decode targets are made of."""
+    """The batch that ITL allows at the trace's mean context: the base of the baselines' decode targets."""
     model = arena.problem.model
     assert model is not None
     requests = arena.trace.requests

@@ -41,7 +41,7 @@ POLICIES = (
 GENEROSITIES = (0.25, 0.5, 0.75, 1.5)
 """Besides 1: the other points of each policy's curve."""
 DRAWN = ("hawk", "oracle")
-"""Whose course is drawn, besides that of the cheapest peer."""
+"""Whose course is drawn, besides that of the cheapest baseline."""
 
 
 def measure(
@@ -127,6 +127,6 @@ def _around(replicas: dict[str, int]) -> Iterator[dict[str, int]]:
 
 
 def _cheapest(scores: Sequence[Score]) -> list[str]:
-    """The name of the cheapest peer that meets the objectives and doesn't know the trace."""
-    peers = [s for s in scores if s.policy not in {*OURS, *HINDSIGHT} and s.of_attainable >= GOOD]
-    return [min(peers, key=lambda s: s.cost_usd).policy] if peers else []
+    """The name of the cheapest baseline that meets the objectives and doesn't know the trace."""
+    baselines = [s for s in scores if s.policy not in {*OURS, *HINDSIGHT} and s.of_attainable >= GOOD]
+    return [min(baselines, key=lambda s: s.cost_usd).policy] if baselines else []

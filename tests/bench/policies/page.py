@@ -42,13 +42,13 @@ def tables(found: Sequence[Result]) -> str:
 
 
 def cheapest(found: Result) -> Row | None:
-    """The cheapest peer that meets the objectives and doesn't know the trace."""
-    peers = [r for r in found.rows if r.policy not in {*OURS, *HINDSIGHT} and r.of_attainable >= GOOD]
-    return min(peers, key=lambda r: r.usd, default=None)
+    """The cheapest baseline that meets the objectives and doesn't know the trace."""
+    baselines = [r for r in found.rows if r.policy not in {*OURS, *HINDSIGHT} and r.of_attainable >= GOOD]
+    return min(baselines, key=lambda r: r.usd, default=None)
 
 
 def _goals(found: Iterable[Result]) -> str:
-    lines = ["### Ours, the clairvoyant and the cheapest peer, order by slack", ""]
+    lines = ["### Ours, the clairvoyant and the cheapest baseline, order by slack", ""]
     lines += _head(
         "traffic",
         "attainable",
@@ -58,13 +58,13 @@ def _goals(found: Iterable[Result]) -> str:
         "at equal",
         "turns an hour",
         "kWh",
-        "cheapest peer that meets 99%",
+        "cheapest baseline that meets 99%",
         "its USD",
         "its kWh",
         "ours over its cost",
     )
     for result in found:
-        ours, peer = result.row("hawk"), cheapest(result)
+        ours, baseline = result.row("hawk"), cheapest(result)
         assert ours is not None
         lines.append(
             _line(
@@ -75,10 +75,10 @@ def _goals(found: Iterable[Result]) -> str:
                 *_over(result, ours),
                 f"{ours.turns / result.scored_s * 3600:.1f}",
                 _kwh(ours),
-                peer.policy if peer else "none",
-                f"{peer.usd:.2f}" if peer else "",
-                _kwh(peer) if peer else "",
-                f"{ours.usd / peer.usd - 1:+.0%}" if peer else "",
+                baseline.policy if baseline else "none",
+                f"{baseline.usd:.2f}" if baseline else "",
+                _kwh(baseline) if baseline else "",
+                f"{ours.usd / baseline.usd - 1:+.0%}" if baseline else "",
             )
         )
     return "\n".join(lines)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import urllib.request
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -150,6 +153,24 @@ def test_options_that_can_not_be_right_are_refused_by_name(options: str, message
         AgentSettings.read(options.split())
 
     assert message in str(caught.value)
+
+
+def test_an_agent_without_a_cluster_names_the_option_for_that(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hawk_agent.main", *TEST.split(), "--metrics", "127.0.0.1:0"]
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        environment.pop(name, None)
+    done = subprocess.run(
+        [*command, "--socket", str(tmp_path / "agent.sock")],
+        check=False,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert done.returncode == 1
+    assert "outside a cluster use --no-kube" in done.stderr
 
 
 def test_options_become_settings() -> None:

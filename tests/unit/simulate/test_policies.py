@@ -1,4 +1,4 @@
-"""The peers' rules do what their documentation says, and comparisons are fair and repeatable."""
+"""The baselines' rules do what their documentation says, and comparisons are fair and repeatable."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ _HOST = Path(__file__).with_name("planner_host.py")
 
 
 class PeerUnavailableError(RuntimeError):
-    """The peer's environment can't be made; the message says why."""
+    """The baseline's environment can't be made; the message says why."""
 
 
 def environment() -> Path:

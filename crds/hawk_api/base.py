@@ -30,7 +30,6 @@ class Model(BaseModel):
         extra="forbid",
         frozen=True,
         serialize_by_alias=True,
-        use_attribute_docstrings=True,
         validate_by_alias=True,
         validate_by_name=True,
     )

@@ -8,10 +8,18 @@ surprise at installation.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import ast
+import inspect
+import textwrap
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic.json_schema import GenerateJsonSchema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pydantic_core.core_schema import ModelSchema
 
     from hawk_api.base import Model
 
@@ -57,8 +65,39 @@ class SchemaError(ValueError):
 def structural_schema(model: type[Model], *, defaults: bool = True) -> Schema:
     """The structural schema of `model`; without `defaults` for a status, which nobody fills in."""
     # Only in this mode are defaults in the API's spelling ("15s"); nothing else differs between the two.
-    source = model.model_json_schema(by_alias=True, mode="serialization")
+    source = model.model_json_schema(by_alias=True, mode="serialization", schema_generator=_WithDocstrings)
     return _Converter(source.get("$defs", {}), defaults).node(source, model.__name__)
+
+
+class _WithDocstrings(GenerateJsonSchema):
+    """Takes a field's description from its docstring.
+
+    Pydantic does the same with `use_attribute_docstrings`, but at import: every process would parse the
+    source of every model for what only this generator reads.
+    """
+
+    def model_schema(self, schema: ModelSchema) -> dict[str, Any]:
+        made = super().model_schema(schema)
+        model: type[Model] = schema["cls"]
+        told = field_docstrings(model)
+        for name, field in model.model_fields.items():
+            if name in told:
+                made["properties"][field.serialization_alias or name].setdefault("description", told[name])
+        return made
+
+
+def field_docstrings(model: type) -> dict[str, str]:
+    """The string below each field of a class and of those it inherits from, by the field's name."""
+    found: dict[str, str] = {}
+    for part in reversed(model.__mro__[:-1]):
+        if part.__module__.startswith("pydantic"):
+            continue
+        body = cast("ast.ClassDef", ast.parse(textwrap.dedent(inspect.getsource(part))).body[0]).body
+        for field, below in pairwise(body):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = inspect.cleandoc(text)
+    return found
 
 
 class _Converter:

@@ -191,7 +191,7 @@ from hawk_agent.transports.verbs import device
 from hawk_agent.transports.verbs.queue_pair import EndpointInfo
 from tests.unit.verbs.ends import BOTH, End
 name, nbytes, peer = sys.argv[1], int(sys.argv[2]), eval(sys.argv[3])
-end = End.make(next(info for info in device.discover() if info.name == name))
+end = End.make(next(info for info in device.discover_devices() if info.name == name))
 memory = np.zeros(nbytes, np.uint8)
 there = end.register(memory, registration.DESTINATION)
 end.queue.connect(peer, BOTH)

@@ -194,7 +194,7 @@ from hawk_agent.transports.verbs import device, library
 from tests.unit.verbs.ends import Pair, transfer
 from hawk_agent.transports.verbs.queue_pair import Timeouts
 
-infos = {info.name: info for info in device.discover()}
+infos = {info.name: info for info in device.discover_devices()}
 pair = Pair.make([infos[name] for name in sys.argv[1:3]], timeouts=Timeouts(ack=18))
 data, landed = np.arange(1 << 16, dtype=np.uint64).astype(np.uint8), np.zeros(1 << 16, np.uint8)
 with pair.b.register(landed):

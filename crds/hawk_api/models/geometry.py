@@ -57,13 +57,8 @@ class Geometry:
     """Parameters outside layers and embeddings: the final norm, learned positions."""
     format: WeightFormat = BFLOAT16
     """Of embeddings, norms and routers, as they were published."""
-    head_format: WeightFormat = BFLOAT16
     layer_formats: tuple[LayerFormats, ...] = ()
     """Formats of each layer's weights; 16 bits where empty."""
-    mtp_layers: tuple[Layer, ...] = ()
-    """Layers that predict further tokens. They are in no total: engines load them on request only."""
-    notes: tuple[str, ...] = ()
-    """Sentences that a reader of any figure of this model should know, such as parts that aren't counted."""
 
     @property
     def layer_count(self) -> int:
@@ -168,7 +163,7 @@ class Geometry:
             ffn=ffn,
             attention=attention,
             embedding=table * (one or self.format).bytes,
-            head=0.0 if self.tied_embeddings else table * (one or self.head_format).bytes,
+            head=0.0 if self.tied_embeddings else table * (one or self.format).bytes,
             rest=rest * (one or self.format).bytes,
         )
 
@@ -199,19 +194,6 @@ class Geometry:
                 (layer.ffn.resident - layer.ffn.routed, stored.ffn),
             )
         )
-
-    @cached_property
-    def mtp_parameters(self) -> int:
-        """Parameters of `mtp_layers`, each with the matrix and norms that join its two inputs."""
-        joined = 2 * self.hidden * self.hidden + 3 * self.hidden
-        return joined * len(self.mtp_layers) + sum(
-            layer.attention.parameters + layer.ffn.resident + layer.ffn.router + layer.norm_parameters
-            for layer in self.mtp_layers
-        )
-
-    def touched_parameters(self, tokens: float) -> float:
-        """Parameters that a batch of `tokens` tokens goes through, experts chosen without preference."""
-        return self.weights.other + sum(layer.ffn.touched(tokens) for layer in self.layers)
 
     def flops_per_token(self) -> int:
         """Two operations a parameter that a token goes through; attention over the context not counted."""

@@ -38,50 +38,23 @@ class Attention:
     decode_work_per_pair: int = 0
     """The same of a decode step. Attention over a latent does more then, because it works on the latent
     instead of expanding it to keys and values."""
-    latent_rank: int = 0
-    """MLA: elements of the compressed latent, without the rotary key."""
-    rope_dim: int = 0
-    """MLA: elements of the rotary key."""
-    compression: int = 0
-    """Compressed: every so many tokens one more entry is kept beyond the window, of as many elements."""
-    index_bytes: int = 0
-    """Sparse: bytes of the index for one entry, whatever the cache's element type."""
-    index_work: int = 0
-    """Sparse: operations to compare one query with one entry of the index."""
-    borrowed_elements: int = 0
-    """Elements a token of an earlier layer's cache that this layer reads instead of keeping its own."""
 
     def kept(self, element_bytes: int) -> tuple[Span, ...]:
         """Bytes that a sequence keeps for each token. A state comes on top of them."""
-        size = self.elements_per_token * element_bytes
-        if not self.compression:
-            return _spans((size + self.index_bytes, self.window))
-        return _spans((size, self.window), ((size + self.index_bytes) // self.compression, None))
+        return _span(self.elements_per_token * element_bytes, self.window)
 
     def read(self, element_bytes: int) -> tuple[Span, ...]:
         """Bytes that a decode step reads for each token of the context. A state comes on top of them."""
-        size = (self.elements_per_token or self.borrowed_elements) * element_bytes
-        return self._over_entries(size, self.index_bytes)
+        return _span(self.elements_per_token * element_bytes, self._seen)
 
     def work(self, *, decode: bool) -> tuple[Span, ...]:
         """Operations of one query token for each token that it may attend to."""
-        return self._over_entries(
-            self.decode_work_per_pair if decode else self.work_per_pair, self.index_work
-        )
+        return _span(self.decode_work_per_pair if decode else self.work_per_pair, self._seen)
 
-    def _over_entries(self, entry: int, index: int) -> tuple[Span, ...]:
-        """Cost of the entries that are looked at, and of all entries of the index."""
-        if not self.compression:
-            seen = min((limit for limit in (self.window, self.reads) if limit is not None), default=None)
-            return _spans((entry, seen), (index, self.window))
-        chosen = None if self.reads is None else self.reads * self.compression
-        return _spans(
-            (entry, self.window), (entry // self.compression, chosen), (index // self.compression, None)
-        )
-
-    def retained_tokens(self, tokens: int) -> int:
-        """Tokens whose elements are kept at a context of `tokens`."""
-        return tokens if self.window is None else min(tokens, self.window)
+    @property
+    def _seen(self) -> int | None:
+        """The most tokens that one token attends to; None without a limit."""
+        return min((limit for limit in (self.window, self.reads) if limit is not None), default=None)
 
     def retained_bytes(self, tokens: int, element_bytes: int) -> int:
         """Bytes kept for one sequence. A state exists from the first token on."""
@@ -93,7 +66,7 @@ class Attention:
 
     def grows(self) -> bool:
         """True if each further token costs memory, whatever the context."""
-        return bool(self.elements_per_token) and (self.window is None or bool(self.compression))
+        return self.window is None and self.elements_per_token > 0
 
 
 def total(spans: tuple[Span, ...], tokens: int) -> int:
@@ -101,8 +74,8 @@ def total(spans: tuple[Span, ...], tokens: int) -> int:
     return sum(cost * (tokens if end is None else min(tokens, end)) for cost, end in spans)
 
 
-def _spans(*spans: Span) -> tuple[Span, ...]:
-    return tuple(span for span in spans if span[0])
+def _span(cost: int, end: int | None) -> tuple[Span, ...]:
+    return ((cost, end),) if cost else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,21 +94,17 @@ class Ffn:
     biased: bool = False
     router_extra: int = 0
     """Parameters of the router beyond its matrix."""
-    shared_width: int = 0
-    """Inner width of one shared expert; `width` where 0."""
-    expert_hidden: int = 0
-    """Width that routed experts read and write, between two projections; `hidden` where 0."""
 
     @property
     def expert_parameters(self) -> int:
         """Weights of the dense network or of one routed expert."""
-        return self._block(self.expert_hidden or self.hidden, self.width)
+        biases = (self.matrices - 1) * self.width + self.hidden if self.biased else 0
+        return self.matrices * self.hidden * self.width + biases
 
     @property
     def shared_parameters(self) -> int:
-        """Weights besides routed experts that every token goes through: shared experts, projections."""
-        projections = 2 * self.hidden * self.expert_hidden
-        return self.shared * self._block(self.hidden, self.shared_width or self.width) + projections
+        """Weights of the shared experts."""
+        return self.shared * self.expert_parameters
 
     @property
     def resident(self) -> int:
@@ -156,17 +125,6 @@ class Ffn:
     def router(self) -> int:
         """Weights that choose experts."""
         return self.hidden * self.experts + self.router_extra if self.experts else 0
-
-    def touched(self, tokens: float) -> float:
-        """Weights that `tokens` tokens go through on average, each choosing experts without preference."""
-        if not self.experts:
-            return float(self.resident)
-        missed: float = (1 - self.per_token / self.experts) ** tokens
-        return self.routed * (1 - missed) + self.shared_parameters
-
-    def _block(self, outer: int, inner: int) -> int:
-        biases = (self.matrices - 1) * inner + outer if self.biased else 0
-        return self.matrices * outer * inner + biases
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +192,6 @@ def latent(
         head_dim=rank + rope,
         work_per_pair=2 * heads * (nope + rope + value),
         decode_work_per_pair=2 * heads * (rank + rope + rank),
-        latent_rank=rank,
-        rope_dim=rope,
     )
 
 

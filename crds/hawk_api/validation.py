@@ -44,7 +44,7 @@ def validate_manifest(
     assert isinstance(obj, dict)
     found = list(_head(obj))
     try:
-        made = parse_manifests(obj)
+        made = parse_object(obj)
     except ValidationError as problem:
         named = {violation.field for violation in found}
         return (*found, *(one for one in shape_errors(problem, obj) if one.field not in named))
@@ -55,7 +55,7 @@ def validate_manifest(
     return tuple(found)
 
 
-def parse_manifests(obj: Mapping[str, Any]) -> Resource:
+def parse_object(obj: Mapping[str, Any]) -> Resource:
     """The typed object, as strict as the API server. Raises `pydantic.ValidationError`."""
     return _KINDS[str(obj.get("kind"))].model_validate(obj, context={"wire": True})
 
@@ -192,4 +192,4 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-__all__ = ["parse_manifests", "path", "shape_errors", "validate_manifest"]
+__all__ = ["parse_object", "path", "shape_errors", "validate_manifest"]

@@ -67,7 +67,7 @@ def _windows(source: Layout, destination: Layout) -> Iterator[Mismatch]:
 
 def _groups(source: Layout, destination: Layout) -> Iterator[Mismatch]:
     for axis in AXES:
-        left, right = head_groups(source, axis), head_groups(destination, axis)
+        left, right = level_sizes(source, axis), level_sizes(destination, axis)
         try:
             cuts(axis, left, right)
         except LayoutError:
@@ -86,7 +86,7 @@ def _padding(source: Layout, destination: Layout) -> Iterator[Mismatch]:
             yield Mismatch(
                 f"{axis} ({MEANING[axis]})",
                 f"{left.count}",
-                f"room for {padded} in groups of {_products(head_groups(destination, axis))}",
+                f"room for {padded} in groups of {_products(level_sizes(destination, axis))}",
                 "allow padding, or choose sizes that divide it",
             )
 
@@ -94,7 +94,7 @@ def _padding(source: Layout, destination: Layout) -> Iterator[Mismatch]:
 _CHECKS: tuple[Callable[[Layout, Layout], Iterator[Mismatch]], ...] = (_dtype, _windows, _groups)
 
 
-def head_groups(layout: Layout, axis: str) -> list[int]:
+def level_sizes(layout: Layout, axis: str) -> list[int]:
     """Sizes of an axis' levels but the coarsest, finest first."""
     return [digit.size for digit in layout.levels(axis)[:-1]]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import product
 from math import gcd
 
-from hawk_agent.layouts.compatible import head_groups
+from hawk_agent.layouts.compatible import level_sizes
 from hawk_agent.layouts.layout import Layout
 from hawk_agent.layouts.loops import Loop, Program, coalesce
 from hawk_agent.layouts.notation import AXES
@@ -100,7 +100,7 @@ def boxes(source: Layout, destination: Layout) -> list[tuple[AxisPiece, ...]]:
         return []
     pieces = []
     for axis, left, right in zip(AXES, source.extents, destination.extents, strict=True):
-        levels = cuts(axis, head_groups(source, axis), head_groups(destination, axis))
+        levels = cuts(axis, level_sizes(source, axis), level_sizes(destination, axis))
         pieces.append(refine(levels, left.start, right.start, left.count))
     return list(product(*pieces))
 
@@ -122,7 +122,7 @@ def fills(destination: Layout) -> Iterator[Program]:
         )
         pieces = []
         for axis, (start, end) in zip(AXES, spans, strict=True):
-            carries = head_groups(destination, axis)
+            carries = level_sizes(destination, axis)
             levels = cuts(axis, carries, carries)
             pieces.append([_shift(piece, start) for piece in refine(levels, start, start, end - start)])
         sides.starts = dict.fromkeys(AXES, (0, 0))
@@ -142,7 +142,7 @@ def unit(source: Layout, destination: Layout) -> int:
     hash the same units and their digests add up.
     """
     extents = (source.extent("d"), destination.extent("d"))
-    carries = [cut.every for cut in cuts("d", head_groups(source, "d"), head_groups(destination, "d"))]
+    carries = [cut.every for cut in cuts("d", level_sizes(source, "d"), level_sizes(destination, "d"))]
     bounds = [extent.start for extent in extents]
     bounds += [extent.stop for extent in extents if extent.stop != extent.size]
     if not all(map(_contiguous, (source, destination))):

@@ -25,7 +25,7 @@ _C1, _C2 = 0x9E3779B1, 0x85EBCA77
 Words = npt.NDArray[np.uint64]
 
 
-def schedule_digests(key: int) -> tuple[int, int]:
+def key_words(key: int) -> tuple[int, int]:
     """The two key words that a 64-bit key stands for."""
     return _mix(key & MASK), _mix((key ^ 0x6A09E667F3BCC909) & MASK)
 
@@ -39,7 +39,7 @@ def _mix(value: int) -> int:
 
 def place_keys(places: Words, key: int) -> Words:
     """K(place) for an array of places, counted in units."""
-    first, second = (np.uint64(word) for word in schedule_digests(key))
+    first, second = (np.uint64(word) for word in key_words(key))
     x = places + first
     x = _round(x, _C1) ^ second
     return _round(x, _C2)

@@ -108,7 +108,7 @@ def copy(
     """
     path = engine()
     if path != "numpy":
-        words = (0, 0, 0) if key is None else (*_digest.schedule_digests(key), unit)
+        words = (0, 0, 0) if key is None else (*_digest.key_words(key), unit)
         stream = plan.nbytes >= STREAM_FROM
         found = _kernel.copy(path[2:], plan.words, source, destination, *tables, *pages, stream, words)
         return None if key is None else found
@@ -169,8 +169,8 @@ def digest(
     """
     path = engine()
     if path != "numpy":
-        words = (*_digest.schedule_digests(key), unit)
-        chance = (*_digest.schedule_digests(key ^ _digest.MASK), sample)
+        words = (*_digest.key_words(key), unit)
+        chance = (*_digest.key_words(key ^ _digest.MASK), sample)
         return _kernel.digest(path[2:], plan.words, buffer, table, page, bool(side), words, chance)
     total = 0
     for number, program in enumerate(plan.programs):

@@ -20,7 +20,7 @@ from hawk_agent.layouts.buffers import (
 )
 from hawk_agent.layouts.errors import LayoutError
 from hawk_agent.layouts.loops import by_words, shorten
-from hawk_agent.layouts.schedule import STRETCH, schedule_chunks
+from hawk_agent.layouts.schedule import STRETCH, reorder_programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,13 +41,13 @@ class Running:
     @cached_property
     def _walk(self) -> engines.CopyPlan:
         """The moves in the order in which they are run."""
-        return engines.prepare(schedule_chunks(self._nest.moves, self._nest.pages))
+        return engines.prepare(reorder_programs(self._nest.moves, self._nest.pages))
 
     @cached_property
     def _hashed_walk(self) -> engines.CopyPlan:
         """The units in the order in which they are run when a digest is taken on the way."""
         pieces = [piece for program in self._nest.units for piece in shorten(program, STRETCH)]
-        return engines.prepare(schedule_chunks(pieces, self._nest.pages, unit=self._nest.unit))
+        return engines.prepare(reorder_programs(pieces, self._nest.pages, unit=self._nest.unit))
 
     @cached_property
     def _stream(self) -> engines.CopyPlan:

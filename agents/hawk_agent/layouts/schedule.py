@@ -30,7 +30,7 @@ STRETCH = 4096
 """Bytes written in one go from which a page of memory is worth the visit."""
 
 
-def schedule_chunks(
+def reorder_programs(
     programs: Iterable[Program], pages: tuple[int, int], *, unit: int = 1
 ) -> tuple[Program, ...]:
     """The same moves in another order; a few programs more where a cut leaves a rest.

@@ -122,9 +122,8 @@ def layout_to_wire(layout: Layout) -> common_pb2.Layout:
 
 
 def select_extent(layout: Layout, windows: Iterable[common_pb2.Window], blocks: Sequence[int]) -> Selection:
-    """Make one request's part of a region; BadRequestError when the block table doesn't fit the layout and
-    its
-    windows."""
+    """Make one request's part of a region; BadRequestError when the block table doesn't fit the layout
+    and its windows."""
     narrowed = narrow_layout(layout, windows)
     table = narrowed.table
     if table is None:

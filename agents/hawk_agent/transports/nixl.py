@@ -29,7 +29,7 @@ import numpy as np
 from hawk_agent.errors import TransportError, TransportTimeoutError
 from hawk_agent.layouts import engines
 from hawk_agent.layouts.buffers import as_bytes
-from hawk_agent.layouts.schedule import schedule_chunks
+from hawk_agent.layouts.schedule import reorder_programs
 from hawk_agent.plans import RequestLimits, Strategy, applicable_strategies, choose_strategy, lists
 from hawk_agent.protocol import peer_pb2
 from hawk_agent.transfer.transport import DestinationEnd, Forecast, SourceEnd, Transport
@@ -279,7 +279,7 @@ class _NixlDestination(DestinationEnd):
             return
         table = self._task.translation.destination.table
         write = as_bytes("destination", self._task.destination.memory, nest.destination.nbytes, writable=True)
-        plan = engines.prepare(schedule_chunks(batch.programs, (0, nest.pages[1])))
+        plan = engines.prepare(reorder_programs(batch.programs, (0, nest.pages[1])))
         tables = (_NO_TABLE, _NO_TABLE if table is None else table)
         engines.copy(plan, buffer.memory, write, tables, (0, nest.pages[1]))
 

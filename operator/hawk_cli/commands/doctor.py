@@ -13,7 +13,7 @@ from hawk_api.labels import MANAGED_BY, MANAGER
 from hawk_cli.support.cluster import connect
 from hawk_cli.support.output import Output, OutputOption, emit_output, rows
 from hawk_kube.errors import ApiError, NotFoundError
-from hawk_kube.kinds import DAEMON_SET, DEPLOYMENT, EVENT, HAWK_NODE, LEASE, NAMESPACE
+from hawk_kube.kinds import DAEMON_SET, DEPLOYMENT, HAWK_NODE, LEASE, NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -108,18 +108,16 @@ def judge_leader(lease: Mapping[str, Any], now: float) -> tuple[str, str, str]:
 
 
 def _agents_run(api: Client, _: str) -> tuple[str, str, str]:
+    from hawk_operator.reconcile.agent_pods import last_refusal, missing_pods  # noqa: PLC0415 - after --help
+
     refused = []
     daemons = api.list(DAEMON_SET, labels=_AGENTS)
     for daemon in daemons:
         name, namespace = daemon["metadata"]["name"], daemon["metadata"]["namespace"]
-        status = daemon.get("status") or {}
-        missing = int(status.get("desiredNumberScheduled") or 0) - int(
-            status.get("currentNumberScheduled") or 0
-        )
+        missing = missing_pods(daemon.get("status") or {})
         if missing > 0:
-            fields = f"involvedObject.kind=DaemonSet,involvedObject.name={name},reason=FailedCreate"
-            said = {str(event.get("message")) for event in api.list(EVENT, namespace, fields=fields)}
-            refused.append(f"{namespace}/{name} lacks {missing} pods: {'; '.join(sorted(said)[:1])}")
+            said = last_refusal(api, namespace, name)
+            refused.append(f"{namespace}/{name} lacks {missing} pods: {said}")
     return judge_agents(len(daemons), refused, api.list(HAWK_NODE))
 
 

@@ -122,7 +122,7 @@ def prove_keys(nest: Nest, limits: RequestLimits) -> dict[str, bool | None]:
     found: dict[str, bool | None] = {}
     for plan in plans:
         actual = np.zeros_like(expected)
-        done = mlx5_model.execute_wqe(plan, nest, source, actual, (tables[0], tables[1]), limits=limits)
+        done = mlx5_model.execute_plan(plan, nest, source, actual, (tables[0], tables[1]), limits=limits)
         counts = (done.writes, done.source_keys + done.destination_keys)
         found[plan.name] = counts == (plan.writes, plan.invalidations) and np.array_equal(actual, expected)
     return found

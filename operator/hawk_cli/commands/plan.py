@@ -16,7 +16,7 @@ from hawk_planner.payoff.checks import InputError, share
 from hawk_planner.payoff.measured import read_measured, tables
 from hawk_planner.payoff.plan import CapacityPlan, Verdict
 from hawk_planner.payoff.plan import make_capacity_plan as plan_answer
-from hawk_planner.payoff.question import build_scenario
+from hawk_planner.payoff.question import build_question
 from hawk_planner.payoff.recommend import Recommendation, recommend_spec
 from hawk_planner.payoff.results import plan_data, tie_text
 from hawk_planner.payoff.scenario import Drafter
@@ -124,7 +124,7 @@ def plan(
         classes = changed(subject.classes, sets or [])
         drafter = _drafter(subject, draft_model, draft_acceptance)
         given = assumed(given, assume or [])
-        question = build_scenario(
+        question = build_question(
             subject.pool.spec,
             subject.geometry,
             classes,

@@ -23,7 +23,7 @@ from hawk_planner.simulate.course import BinnedLoad, Course
 from hawk_planner.simulate.engine import ClusterSettings
 from hawk_planner.simulate.generate import SCENARIOS, scenario
 from hawk_planner.simulate.progress import watched
-from hawk_planner.simulate.run import POLICIES, Arena, UnknownPolicyError, check_run, compare_policies
+from hawk_planner.simulate.run import POLICIES, Arena, UnknownPolicyError, check_policy, compare_policies
 from hawk_planner.simulate.sample import SAMPLE_POOL
 from hawk_planner.simulate.score import Score
 from hawk_planner.simulate.traces import Trace, TraceError, load_trace
@@ -99,7 +99,7 @@ def simulate(
     )
     try:
         for name in names:
-            check_run(name)
+            check_policy(name)
     except UnknownPolicyError as error:
         fail(f"--policy: {error}")
     if plot is not None:

@@ -1,8 +1,8 @@
 """The objects that all pools share, kept in memory: pools, children, pods, agents and their Leases,
 classes, scalers.
 
-Looking at a pool reads nothing from the API server while nothing changes. The watches put every change on a
-indexer at once; lists put everything there now and then, so a watch that died silently costs that long and
+Looking at a pool reads nothing from the API server while nothing changes. The watches put every change into
+an indexer at once; lists put everything there now and then, so a watch that died silently costs that long and
 nothing else. Where a look finds that something has to be written, it looks again at the thing itself first
 (`live_read`): what was seen is good enough to see that nothing is to be done, not to act on.
 
@@ -305,5 +305,5 @@ class ClusterCache:
 
 
 def _with_liveness(agent: Agent, living: frozenset[str]) -> Agent:
-    """An agent with what its Lease says: on the indexer it lives unless its HawkNode is going."""
+    """An agent with what its Lease says: in the indexer it lives unless its HawkNode is going."""
     return agent if agent.live and agent.name in living else replace(agent, live=False)

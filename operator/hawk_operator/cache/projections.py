@@ -99,7 +99,7 @@ def project_pod(body: Mapping[str, Any]) -> pods.Pod:
 
 
 def project_agent(body: Mapping[str, Any]) -> Agent:
-    """A HawkNode; on the indexer its agent counts as alive unless the HawkNode is going."""
+    """A HawkNode; in the indexer its agent counts as alive unless the HawkNode is going."""
     return agent_of(body, (body["metadata"]["name"],))
 
 

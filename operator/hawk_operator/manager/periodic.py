@@ -90,7 +90,7 @@ class Resync(Periodic):
         self._needed = schema_check.needed_fields()
 
     def round(self) -> None:
-        """List, compare with what is known, mark what must be looked at."""
+        """List, compare with what is known, enqueue what must be looked at."""
         metrics = self._context.metrics
         try:
             self._housekeeping()
@@ -123,7 +123,7 @@ class Resync(Periodic):
         if settings.agent_daemon_set:
             namespace = settings.agent_namespace or settings.system_namespace
             try:
-                said = agent_pods.refused_pods(self._context.api, namespace, settings.agent_daemon_set)
+                said = agent_pods.refused_agent_pods(self._context.api, namespace, settings.agent_daemon_set)
             except ApiError as error:
                 _log.debug("agents: %s", error)  # it explains, nothing depends on it
                 return
@@ -152,7 +152,7 @@ class Resync(Periodic):
 
 
 class Pulse(Periodic):
-    """The agents' Leases: an agent that appears or dies marks the pools on its node."""
+    """The agents' Leases: an agent that appears or dies enqueues the pools on its node."""
 
     def __init__(self, context: ReconcileContext, leadership: Leadership) -> None:
         super().__init__("pulse", PULSE_SECONDS, context, leadership)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hawk_kube.client import Client
 
 
-def refused_pods(api: Client, namespace: str, name: str) -> str:
+def refused_agent_pods(api: Client, namespace: str, name: str) -> str:
     """The reason why the DaemonSet can't create pods; "" where there is none. Raises ApiError."""
     try:
         daemons = api.get(DAEMON_SET, name, namespace)
@@ -25,17 +25,27 @@ def refused_pods(api: Client, namespace: str, name: str) -> str:
         return ""
     if not lacks_pods(daemons.get("status") or {}):
         return ""
-    selector = f"involvedObject.kind=DaemonSet,involvedObject.name={name},reason=FailedCreate"
-    message = newest_daemon_set(api.list(EVENT, namespace, fields=selector))
+    message = last_refusal(api, namespace, name)
     return f"DaemonSet {namespace}/{name} can't create pods: {message}" if message else ""
 
 
 def lacks_pods(status: Mapping[str, Any]) -> bool:
     """True if fewer pods exist than nodes want one."""
-    return int(status.get("currentNumberScheduled") or 0) < int(status.get("desiredNumberScheduled") or 0)
+    return missing_pods(status) > 0
 
 
-def newest_daemon_set(events: Iterable[Mapping[str, Any]]) -> str:
+def missing_pods(status: Mapping[str, Any]) -> int:
+    """How many nodes want a pod and have none, by a DaemonSet's status."""
+    return int(status.get("desiredNumberScheduled") or 0) - int(status.get("currentNumberScheduled") or 0)
+
+
+def last_refusal(api: Client, namespace: str, name: str) -> str:
+    """The API server's words when it last refused a pod of the DaemonSet; "" without an Event of it."""
+    selector = f"involvedObject.kind=DaemonSet,involvedObject.name={name},reason=FailedCreate"
+    return newest_message(api.list(EVENT, namespace, fields=selector))
+
+
+def newest_message(events: Iterable[Mapping[str, Any]]) -> str:
     """The words of the last Event."""
     last = max(
         events,

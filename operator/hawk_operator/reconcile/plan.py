@@ -52,7 +52,7 @@ def target_replicas(
         held_back = group.pods.unschedulable or not may_grow
         if present is not None and held_back:
             goal = min(goal, present)
-        found[name] = present if frozen_groups(group) and present is not None else goal
+        found[name] = present if is_frozen(group) and present is not None else goal
     return found
 
 
@@ -76,7 +76,7 @@ def make_plan(
             by_ordinal=group.target is not None and group.target.kind in _BY_ORDINAL,
         )
         for group in groups
-        if not frozen_groups(group)
+        if not is_frozen(group)
     }
     target = {
         group.spec.name: _reachable(group, goal[group.spec.name], drains.get(group.spec.name))
@@ -92,7 +92,7 @@ def make_plan(
     return Plan(_requests(groups, step), step.outstanding, drains)
 
 
-def frozen_groups(group: ObservedGroup) -> bool:
+def is_frozen(group: ObservedGroup) -> bool:
     """True if the group's replicas are not ours to change now."""
     return bool(group.conflict or group.trouble)
 

@@ -15,7 +15,7 @@ from hawk_api.v1alpha1.hawknode import PoolTerms
 from hawk_kube.errors import NotFoundError
 from hawk_kube.kinds import HAWK_NODE
 from hawk_operator.runtime.workqueue import pool_key
-from hawk_operator.wiring.peers import Sides, outdated_peers, regions_moved, spec_of, wire_agents
+from hawk_operator.wiring.peers import Sides, is_outdated, rewired_agents, spec_of, wire_agents
 from hawk_operator.wiring.place import sides_of
 from hawk_operator.workloads.children import group_labels
 from hawk_operator.workloads.pods import timestamp
@@ -57,7 +57,7 @@ class WiringReconciler:
         pools = cache.pools()
         by_pool = wiring_sides(pools, cache.all_pods(), agents)
         wiring = wire_agents(by_pool.values(), agents)
-        touched = set(regions_moved(shared.wiring, wiring))
+        touched = set(rewired_agents(shared.wiring, wiring))
         shared.wiring = wiring
         shared.wiring_pause = min(_LONGEST_PAUSE, _PAUSE * (time.monotonic() - begun))
         known = "spec.pools" not in shared.schema.lacking.get(HAWK_NODE.kind, ())
@@ -66,7 +66,7 @@ class WiringReconciler:
             name: spec_of(agent, wiring.peers.get(name, ()), agents, terms.get(name, ()))
             for name, agent in agents.items()
         }
-        due = [name for name in sorted(wanted) if outdated_peers(agents[name], wanted[name])]
+        due = [name for name in sorted(wanted) if is_outdated(agents[name], wanted[name])]
         touched.update(due[:_BATCH])
         try:
             list(self._writers.map(lambda name: self._write(name, wanted[name]), due[:_BATCH]))

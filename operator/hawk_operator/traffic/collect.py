@@ -15,7 +15,7 @@ from hawk_operator.traffic.source import DECODE, PREFILL, GroupTarget, Source, t
 from hawk_planner.traffic import signal_names
 from hawk_planner.traffic.bins import Bin, dispersion
 from hawk_planner.traffic.distribution import Distribution, from_buckets
-from hawk_planner.traffic.signals import Signal, failed, missing, not_a_number, parse_signals, stale, value
+from hawk_planner.traffic.signals import Signal, failed, missing, not_a_number, parse_sample, stale, value
 from hawk_planner.traffic.window import SideTraffic, Window
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _history(
         return ()
     read: dict[str, dict[float, float]] = {}
     for series in found:
-        values = {when: parse_signals(text, "bin") for when, text in series.points}
+        values = {when: parse_sample(text, "bin") for when, text in series.points}
         known = {when: max(0.0, number.get()) for when, number in values.items() if number.known}
         read[series.labels.get(promql.TAG, "")] = known
     requests, prompts, outputs = (
@@ -103,7 +103,7 @@ def _history(
 
 def _too_few_samples(answers: Mapping[str, Sequence[Sample]]) -> bool:
     """True if series exist (a gauge is looked up further back) but a rate has no two samples to rest on."""
-    counts = [parse_signals(s.text, "samples").otherwise(0.0) for s in answers.get(f"{PREFILL}/samples", ())]
+    counts = [parse_sample(s.text, "samples").otherwise(0.0) for s in answers.get(f"{PREFILL}/samples", ())]
     return f"{PREFILL}/{signal_names.RUNNING}" in answers and max(counts, default=0.0) < 2
 
 
@@ -175,7 +175,7 @@ class _SampleReader:
         )
 
     def _link(self) -> Signal[float]:
-        found = [parse_signals(sample.text, "transfer rate") for sample in self.answers.get(promql.LINK, ())]
+        found = [parse_sample(sample.text, "transfer rate") for sample in self.answers.get(promql.LINK, ())]
         known = [signal for signal in found if signal.known and signal.get() > 0]
         return known[0] if known else missing("the agents counted no transfers")
 
@@ -186,7 +186,7 @@ class _SampleReader:
         return {pod for group in groups for pod in group.pods or ()}
 
     def _stale(self, side: str) -> str:
-        ages = [parse_signals(s.text, "age").otherwise(0.0) for s in self.answers.get(f"{side}/age", ())]
+        ages = [parse_sample(s.text, "age").otherwise(0.0) for s in self.answers.get(f"{side}/age", ())]
         if ages and min(ages) > _OLDEST_WINDOWS * self.source.window:
             return f"the newest sample is {min(ages):.0f} s old"
         return ""
@@ -217,7 +217,7 @@ class _SampleReader:
             return stale(f"{signal}: {old}")
         total = 0.0
         for sample in found:
-            read = parse_signals(sample.text, signal)
+            read = parse_sample(sample.text, signal)
             if not read.known:
                 return read
             total += read.get()
@@ -235,7 +235,7 @@ class _SampleReader:
             return stale(f"{signal}: {old}")
         buckets: dict[float, float] = {}
         for sample in found:
-            read = parse_signals(sample.text, signal)
+            read = parse_sample(sample.text, signal)
             if not read.known:
                 return read.without_value()
             edge = _edge(sample.labels.get("le"))
@@ -252,7 +252,7 @@ class _SampleReader:
         read = []
         for part in ("/sum", "/count"):
             samples = self.answers.get(f"{side}/{signal}{part}", ())
-            read.append(sum(parse_signals(s.text, signal).otherwise(0.0) for s in samples))
+            read.append(sum(parse_sample(s.text, signal).otherwise(0.0) for s in samples))
         total, count = read
         return total / count if count > 0 and total > 0 else None
 
@@ -262,7 +262,7 @@ class _SampleReader:
             return {}
         values: dict[str, float] = {}
         for sample in found:
-            read = parse_signals(sample.text, signal)
+            read = parse_sample(sample.text, signal)
             if read.known:
                 values[sample.labels.get("pod", "")] = read.get()
         return values

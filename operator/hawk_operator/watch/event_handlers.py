@@ -22,8 +22,10 @@ _SPREAD_SECONDS = 15.0
 
 
 class EventHandlers:
-    """Puts what changed on its indexer and feeds the queue. A mark too many costs one look; one too few costs
-    an interval."""
+    """Puts what changed into its indexer and feeds the queue.
+
+    A key too many costs one look; one too few costs an interval.
+    """
 
     def __init__(self, context: ReconcileContext, wall: Callable[[], float]) -> None:
         self._context = context
@@ -75,7 +77,7 @@ class EventHandlers:
         self._enqueue_owner(None, (pod.namespace, pod.pool))
 
     def _enqueue_owner(self, owner: WorkKey | None, label: tuple[str, str]) -> None:
-        """Mark the owner, or the pool that is known by its label."""
+        """Enqueue the owner, or the pool that is known by its label."""
         key = owner or self._context.shared.children.get(label)
         if key is not None:
             self._context.queue.add(key)

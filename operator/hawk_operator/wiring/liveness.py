@@ -31,7 +31,7 @@ class Beat:
         return self.age <= self.duration
 
 
-def read_beats(lease: Mapping[str, Any]) -> tuple[str, str, float, float]:
+def read_lease(lease: Mapping[str, Any]) -> tuple[str, str, float, float]:
     """(name, version, duration, renewal time) of a Lease; a Lease without a holder has duration 0."""
     spec = lease.get("spec") or {}
     renewed = str(spec.get("renewTime") or "")
@@ -50,7 +50,7 @@ def observe_beats(
     """
     beats = {}
     for lease in leases:
-        name, version, duration, renewed = read_beats(lease)
+        name, version, duration, renewed = read_lease(lease)
         old = before.get(name)
         if old is None:
             beats[name] = Beat(version, duration, max(0.0, now - renewed))

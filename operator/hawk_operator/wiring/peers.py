@@ -142,7 +142,7 @@ def _by_preference(
     return sorted(pairs, key=lambda pair: (_distance(*(agents[name] for name in pair)), _spread(pair), pair))
 
 
-def regions_moved(before: Wiring, after: Wiring) -> frozenset[str]:
+def rewired_agents(before: Wiring, after: Wiring) -> frozenset[str]:
     """The agents whose peers, or whose refused pairs, are others than before."""
     peers = {
         name
@@ -187,7 +187,7 @@ def spec_of(
     )
 
 
-def outdated_peers(agent: Agent, wanted: NodeSpec) -> bool:
+def is_outdated(agent: Agent, wanted: NodeSpec) -> bool:
     """True if the spec must be written. An agent that is told nothing and needs nothing is left alone."""
     if not (wanted.peers or wanted.terms or agent.peers or agent.terms):
         return False

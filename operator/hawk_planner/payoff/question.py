@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .measured import Measured
     from .scenario import Drafter
 
-__all__ = ["Question", "build_scenario", "device_of"]
+__all__ = ["Question", "build_question", "device_of"]
 
 MOST_HALVINGS = 6
 SIXTEEN_BITS = (Precision.FLOAT16, Precision.BFLOAT16)
@@ -44,7 +44,7 @@ class Question:
     """True if the pool declares groups of both roles."""
 
 
-def build_scenario(
+def build_question(
     spec: HawkPoolSpec,
     geometry: Geometry,
     classes: Mapping[str, AcceleratorClassSpec],

@@ -16,7 +16,7 @@ from . import checks
 from .assumptions import Given
 from .candidate import Candidate, Feasibility, ServingMode
 from .plan import corners
-from .question import Question, build_scenario
+from .question import Question, build_question
 from .split import split
 from .turning import best_whole, turns
 
@@ -102,7 +102,7 @@ def condition(
     rate = link_bytes_per_second or given.link_bytes_per_second
     link = Given(link_bytes_per_second=rate or ANY_LINK, source="measured end to end")
     try:
-        question = build_scenario(
+        question = build_question(
             spec, geometry, classes, replace(given, link_bytes_per_second=None), measured=link
         )
         return _decided(question) if rate else _for_any_link(question)

@@ -112,8 +112,7 @@ class Arena:
     @cached_property
     def _digest(self) -> str:
         """The digest of everything that all runs here depend on, but for their settings and policies; of
-        the pool, what is served
-        and scored: the rest is for our decision, whose key has it.
+        the pool, what is served and scored: the rest is for our decision, whose key has it.
         """
         served = self.problem.model, self.problem.groups, self.problem.ttft, self.problem.itl
         found = hashlib.sha256(f"{code(*_SIMULATED)} {served}".encode())
@@ -146,13 +145,13 @@ def compare_policies(arena: Arena, names: Iterable[str]) -> list[Score]:
     """Score policies by name, in order; raises UnknownPolicyError. Deterministic."""
     wanted = list(names)
     for name in wanted:
-        check_run(name)
+        check_policy(name)
     arena = arena.begun
     with dynamo.Host() as host:
-        return [run_policies(arena, name, host) for name in wanted]
+        return [run_policy(arena, name, host) for name in wanted]
 
 
-def check_run(name: str) -> None:
+def check_policy(name: str) -> None:
     """Refuse a name that no policy has; raises UnknownPolicyError."""
     if name.startswith("fixed:"):
         try:
@@ -165,7 +164,7 @@ def check_run(name: str) -> None:
         raise UnknownPolicyError(f"{name!r} is unknown; use fixed:A:B or one of {', '.join(POLICIES)}")
 
 
-def run_policies(arena: Arena, name: str, host: dynamo.Host) -> Score:
+def run_policy(arena: Arena, name: str, host: dynamo.Host) -> Score:
     """Score one policy in an arena that has begun, tuned first if it is one that people tune."""
     if name == "static-best":
         return static_best(arena.problem, arena.judge)[1]

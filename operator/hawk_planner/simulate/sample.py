@@ -39,7 +39,7 @@ spec:
 """
 
 
-def sample_trace() -> Problem:
+def sample_problem() -> Problem:
     """The sample pool as the decision sees it, with STRETCH."""
     pool = HawkPool.model_validate(yaml.safe_load(SAMPLE_POOL))
     problem = Problem.of(pool, shipped(), resolve_geometry(pool.spec.model))

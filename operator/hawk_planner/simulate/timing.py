@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hawk_api.v1alpha1.enums import Role
 from hawk_planner.simulate.meter import BIN_S, BINS, WINDOW_S
-from hawk_planner.simulate.sample import sample_trace
+from hawk_planner.simulate.sample import sample_problem
 from hawk_planner.sizing import GroupObservation, History, plan_replicas
 from hawk_planner.traffic import SideTraffic, Window, bins, distribution, signals
 
@@ -44,7 +44,7 @@ def window(chance: random.Random) -> Window:
 
 def pools() -> list[tuple[str, Problem]]:
     """Pools of one class a role, and with decode workers that lend themselves."""
-    apart = sample_trace()
+    apart = sample_problem()
     lent = tuple(replace(g, role=Role.BOTH) if g.role is Role.DECODE else g for g in apart.groups)
     return [("roles apart", apart), ("decode lends", replace(apart, groups=lent))]
 

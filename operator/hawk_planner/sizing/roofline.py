@@ -43,13 +43,11 @@ Parts = tuple[tuple[float, float], ...]
 class ModelWork:
     """The work of a model: `active_parameters` multiply each token, `weight_bytes` are all resident.
 
-    `attention` holds FLOP for one (query, key) pair of a prefill, `decode_attention` of a decode step;
-    `kv` the
-    bytes retained a token, `kv_read` the bytes that a decode step reads a token; each with its limit in
-    tokens.
-    `state_bytes` come with each sequence. `head_parameters` multiply only a token whose successor is wanted:
-    the last one of a prompt, each decoded one. `lookup_bytes` of the weights are an embedding table, of which
-    a step reads a row; of `experts` it reads those that some token chose.
+    `attention` holds FLOP for one (query, key) pair of a prefill, `decode_attention` of a decode step; `kv`
+    the bytes retained a token, `kv_read` the bytes that a decode step reads a token; each with its limit in
+    tokens. `state_bytes` come with each sequence. `head_parameters` multiply only a token whose successor is
+    wanted: the last one of a prompt, each decoded one. `lookup_bytes` of the weights are an embedding table,
+    of which a step reads a row; of `experts` it reads those that some token chose.
     """
 
     weight_bytes: float

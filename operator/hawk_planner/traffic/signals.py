@@ -78,7 +78,7 @@ def failed(detail: str) -> Signal[T]:
     return Signal(State.FAILED, None, detail)
 
 
-def parse_signals(text: object, name: str) -> Signal[float]:
+def parse_sample(text: object, name: str) -> Signal[float]:
     """Read a sample as Prometheus sends it (a string); anything that isn't finite is not a number."""
     if text is None:
         return missing(f"{name}: no value")

@@ -12,7 +12,7 @@ from hawk_planner.simulate.engine import ClusterSettings
 from hawk_planner.simulate.hindsight import GOOD, oracle_curve, static_best
 from hawk_planner.simulate.policies import fixed
 from hawk_planner.simulate.run import HINDSIGHT, Arena, family
-from hawk_planner.simulate.sample import sample_trace
+from hawk_planner.simulate.sample import sample_problem
 from tests.bench.policies.results import LENDS, OURS, Result, Row
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def measure(
     """Score policies, ours among them; unless `curves` is false also around their settings, and the
     clairvoyant.
     """
-    problem = replace(sample_trace(), queue_order=order)
+    problem = replace(sample_problem(), queue_order=order)
     arena = Arena.of(trace, problem, ClusterSettings(order=order), store=store, tell=tell).begun
     found: dict[str, list[Score]] = {}
     with dynamo.Host() as host:

@@ -15,7 +15,7 @@ from hawk_api.conditions import ConditionType, make_condition, set_condition
 from hawk_api.names import child_name, label_value
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkNodeStatus, HawkPool, HawkPoolStatus
-from hawk_api.validation import parse_manifests, validate_manifest
+from hawk_api.validation import parse_object, validate_manifest
 from tests.cluster.cluster import Cluster, CommandError
 from tests.support.waiting import until
 
@@ -78,7 +78,7 @@ def test_an_accepted_object_loses_nothing_and_gets_the_defaults_of_the_models(
     made = create(cluster, room, case.object)
     try:
         given, stored = dict(leaves(case.object["spec"])), dict(leaves(made["spec"]))
-        parsed = dict(leaves(parse_manifests(case.object).to_dict()["spec"]))
+        parsed = dict(leaves(parse_object(case.object).to_dict()["spec"]))
         assert {path: stored.get(path) for path in given} == given
         assert without(stored, given) == without(parsed, given)
         assert [v for v in validate_manifest(made) if v.severity == "Error"] == []

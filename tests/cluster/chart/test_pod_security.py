@@ -128,9 +128,9 @@ def test_pods_of_agents_that_are_refused_are_explained(own, render, namespace_of
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "hawk-agent"}}
     own.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(account))
     with closing(own.client()) as api:
-        assert agent_pods.refused_pods(api, namespace, "hawk-agent") == "", "there is none"
+        assert agent_pods.refused_agent_pods(api, namespace, "hawk-agent") == "", "there is none"
         own.kubectl("create", "-f", "-", stdin=json.dumps(daemons))
-        said = until(lambda: agent_pods.refused_pods(api, namespace, "hawk-agent"), what="the refusal")
+        said = until(lambda: agent_pods.refused_agent_pods(api, namespace, "hawk-agent"), what="the refusal")
 
     assert words in said
     assert f"{namespace}/hawk-agent" in said

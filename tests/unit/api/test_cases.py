@@ -9,7 +9,7 @@ from hawk_api.catalogue import shipped
 from hawk_api.models import load_preset
 from hawk_api.names import child_name
 from hawk_api.v1alpha1 import HawkPool
-from hawk_api.validation import parse_manifests, validate_manifest
+from hawk_api.validation import parse_object, validate_manifest
 from tests.cluster.api.cases import ACCEPTED, CASES, REFUSED, Case
 
 SAMPLES = sorted((Path(__file__).parents[3] / "docs" / "samples").glob("*.yaml"))
@@ -28,7 +28,7 @@ def test_what_the_api_server_refuses_hawk_validate_refuses_too(case: Case) -> No
 @pytest.mark.parametrize("case", ACCEPTED, ids=lambda case: case.path.stem)
 def test_what_the_api_server_accepts_has_no_error(case: Case) -> None:
     assert not any(finding.startswith("Error") for finding in case.findings())
-    assert parse_manifests(parse_manifests(case.object).to_dict()) == parse_manifests(case.object)
+    assert parse_object(parse_object(case.object).to_dict()) == parse_object(case.object)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.path.stem)
@@ -44,7 +44,7 @@ def test_there_are_cases() -> None:
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
 def test_samples_are_valid(sample: Path) -> None:
     for body in yaml.safe_load_all(sample.read_text(encoding="utf-8")):
-        made = parse_manifests(body)
+        made = parse_object(body)
         assert isinstance(made, HawkPool)
         assert [str(v) for v in validate_manifest(body, shipped()) if v.severity == "Error"] == []
         assert made.spec.model.preset

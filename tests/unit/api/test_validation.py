@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hawk_api.base import ObjectMeta
 from hawk_api.v1alpha1 import HawkNode, HawkNodeStatus, HawkPool
-from hawk_api.validation import parse_manifests, path, validate_manifest
+from hawk_api.validation import parse_object, path, validate_manifest
 
 from .pools import group, manifest
 from .test_any_input import put
@@ -179,7 +179,7 @@ def test_an_object_as_the_api_server_sends_it_is_read() -> None:
         "creationTimestamp": "x",
     }
     obj["status"] = {"observedGeneration": 3, "fromTheFuture": 1, "conditions": []}
-    made = parse_manifests(obj)
+    made = parse_object(obj)
 
     assert isinstance(made, HawkPool)
     assert made.metadata.generation == 3
@@ -194,7 +194,7 @@ def test_what_is_written_can_be_read() -> None:
     )
 
     assert HawkNode.model_validate(node.to_dict()) == node
-    assert HawkPool.model_validate(parse_manifests(manifest()).to_dict()) == parse_manifests(manifest())
+    assert HawkPool.model_validate(parse_object(manifest()).to_dict()) == parse_object(manifest())
 
 
 @pytest.mark.parametrize(

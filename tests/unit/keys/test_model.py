@@ -41,7 +41,7 @@ def check(pair, dtype: str, seed: int, limits: RequestLimits) -> None:
         if plan.refused:
             continue
         actual = memory.copy()
-        done = mlx5_model.execute_wqe(plan, nest, data, actual[inside], tables, limits=limits)
+        done = mlx5_model.execute_plan(plan, nest, data, actual[inside], tables, limits=limits)
         nest.zero_padding(actual[inside], destination_blocks=destination.table)
 
         assert np.array_equal(actual, expected), plan.name
@@ -90,7 +90,7 @@ def test_the_plans_that_the_documents_name_move_the_right_bytes(source, target, 
     expected, actual = np.full((2, nest.destination.nbytes), 0xEE, np.uint8)
     nest.run(data, expected, source_blocks=tables[0], destination_blocks=tables[1])
     (plan,) = [plan for plan in key_plans(nest, RequestLimits()) if plan.name == name]
-    done = mlx5_model.execute_wqe(plan, nest, data, actual, tuple(tables))
+    done = mlx5_model.execute_plan(plan, nest, data, actual, tuple(tables))
 
     assert np.array_equal(actual, expected)
     assert done.writes == plan.writes
@@ -109,7 +109,7 @@ def test_a_stride_of_seventeen_bits_is_refused_before_anything_is_made():
 
     assert plan.refused == "a stride of 65536 bytes; the device takes 65535 at most"
     with pytest.raises(TransportError, match="strided keys: a stride of 65536 bytes"):
-        mlx5_model.execute_wqe(plan, nest, bytes(nest.source.nbytes), bytearray(nest.destination.nbytes))
+        mlx5_model.execute_plan(plan, nest, bytes(nest.source.nbytes), bytearray(nest.destination.nbytes))
 
 
 def test_were_it_not_refused_the_card_would_move_other_bytes():
@@ -117,7 +117,7 @@ def test_were_it_not_refused_the_card_would_move_other_bytes():
     data = np.random.default_rng(2).integers(0, 256, nest.source.nbytes, np.uint8)
     expected, actual = np.zeros((2, nest.destination.nbytes), np.uint8)
     nest.run(data, expected)
-    mlx5_model.execute_wqe(plan, nest, data, actual)
+    mlx5_model.execute_plan(plan, nest, data, actual)
 
     assert not np.array_equal(actual, expected)
 
@@ -134,7 +134,7 @@ def test_more_pieces_than_a_work_request_carries_are_refused_by_plan_and_card():
     assert key_plans(nest, RequestLimits())[0].refused == ""
     assert interleaved.refused == "64 entries in turn; the device takes 51 at most"
     with pytest.raises(TransportError, match="64 entries; the work request takes 51"):
-        mlx5_model.execute_wqe(
+        mlx5_model.execute_plan(
             unchecked, tall, bytes(rows.nbytes), bytearray(rows.nbytes), limits=RequestLimits(key_entries=64)
         )
 
@@ -178,7 +178,7 @@ def test_a_stride_is_refused_exactly_where_the_card_would_move_other_bytes(strid
     expected, actual = np.zeros((2, nest.destination.nbytes), np.uint8)
     nest.run(data, expected)
     unchecked = key_plans(nest, RequestLimits(key_stride_bytes=1 << 30))[0]
-    mlx5_model.execute_wqe(unchecked, nest, data, actual)
+    mlx5_model.execute_plan(unchecked, nest, data, actual)
 
     assert (key_plans(nest, RequestLimits())[0].refused == "") is np.array_equal(actual, expected)
 

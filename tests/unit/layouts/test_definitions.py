@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_agent.layouts import Layout, LayoutError, compile_nest, engines, fallback
-from hawk_agent.layouts.digest import picks, schedule_digests
+from hawk_agent.layouts.digest import key_words, picks
 from hawk_agent.layouts.loops import Loop, Program
 from hawk_agent.layouts.presets import PRESETS, preset_layout
 
@@ -22,13 +22,13 @@ SPLITMIX64 = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
 
 @pytest.mark.parametrize("turn", range(3))
 def test_a_key_is_spread_by_splitmix64(turn):
-    assert schedule_digests(turn * GOLDEN)[0] == SPLITMIX64[turn]
-    assert schedule_digests(turn * GOLDEN % 2**64 ^ 0x6A09E667F3BCC909)[1] == SPLITMIX64[turn]
+    assert key_words(turn * GOLDEN)[0] == SPLITMIX64[turn]
+    assert key_words(turn * GOLDEN % 2**64 ^ 0x6A09E667F3BCC909)[1] == SPLITMIX64[turn]
 
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
 def test_keys_have_64_bits_and_differ_in_both_words(left, right):
-    first, second = schedule_digests(left), schedule_digests(right)
+    first, second = key_words(left), key_words(right)
 
     assert all(0 <= word < 2**64 for word in first)
     assert all((a == b) == (left == right) for a, b in zip(first, second, strict=True))

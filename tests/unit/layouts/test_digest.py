@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_agent.layouts import Layout, compile_nest, engines
-from hawk_agent.layouts.digest import schedule_digests
+from hawk_agent.layouts.digest import key_words
 
 from .oracle import AXES, Side, grid
 from .strategies import DTYPES, layout, pairs
@@ -140,7 +140,7 @@ def test_a_sample_finds_its_share_of_single_faults(sent, sample):
 
 def defined(side: Side, data: np.ndarray, totals: dict[str, int], key: int) -> int:
     """The digest word by word, as its definition says, in Python's own numbers."""
-    first, second = schedule_digests(key)
+    first, second = key_words(key)
     low, whole = 2**32 - 1, 2**64 - 1
     width = data.dtype.itemsize
     rows = data[grid(side, {a: range(totals[a]) for a in AXES})].reshape(-1, totals["d"])

@@ -40,7 +40,7 @@ def test_a_schedule_moves_the_same_runs(program, block, pages):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedule, "BLOCK", block)
 
-        assert total(schedule.schedule_chunks([program], (pages, 0))) == visits(program)
+        assert total(schedule.reorder_programs([program], (pages, 0))) == visits(program)
 
 
 @given(program=programs, data=st.data())
@@ -70,6 +70,6 @@ def test_a_column_of_tiles_is_walked_in_blocks_so_that_no_line_is_read_twice():
     """Columns first would read 64-byte lines for 32 bytes and come back for the rest much later."""
     column = Program(0, 0, 0, 0, 0, (Loop(8, 32, 1 << 20, 32), Loop(32768, 256, 32, 256)), 32)
 
-    (walk,) = schedule.schedule_chunks([column], (0, 0))
+    (walk,) = schedule.reorder_programs([column], (0, 0))
 
     assert [(loop.count, loop.source) for loop in walk.loops] == [(1024, 8192), (8, 32), (32, 256)]

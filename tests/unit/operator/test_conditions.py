@@ -14,7 +14,7 @@ from hawk_api.conditions import ConditionType
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkPoolStatus
 from hawk_operator.kube.events import condition_transitions
-from hawk_operator.reconcile.agent_pods import lacks_pods, newest_daemon_set
+from hawk_operator.reconcile.agent_pods import lacks_pods, newest_message
 from hawk_operator.reconcile.verdicts import current_message
 from hawk_operator.status import builder
 from hawk_operator.status.conditions import NEEDED_FOR_READY, judge_conditions, roll_up
@@ -326,8 +326,8 @@ def test_a_daemon_set_lacks_pods_when_nodes_want_more_than_there_are():
         {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "message": "first"},
         {"metadata": {}, "lastTimestamp": "2026-01-02T00:00:00Z", "message": "last"},
     ]
-    assert newest_daemon_set(events) == "last"
-    assert newest_daemon_set([]) == ""
+    assert newest_message(events) == "last"
+    assert newest_message([]) == ""
 
 
 def behind(**changed) -> Facts:

@@ -8,6 +8,7 @@ import pytest
 
 from hawk_cli.commands import doctor
 from hawk_kube.errors import UnavailableError
+from hawk_kube.kinds import DAEMON_SET, EVENT, HAWK_NODE, ResourceKind
 
 READY = {"type": "Ready", "status": "True", "message": "engines and peers are served"}
 
@@ -74,3 +75,28 @@ def test_what_cannot_be_read_is_unknown_and_no_problem() -> None:
     found = doctor.examine("agents", refused, None, "hawk-system")  # type: ignore[arg-type]
 
     assert (found.state, found.message) == ("unknown", "list nodes: forbidden")
+
+
+class Refusing:
+    """An API server that refuses the agents' pods; the Events of it come in no order."""
+
+    def __init__(self, missing: int) -> None:
+        status = {"desiredNumberScheduled": 3, "currentNumberScheduled": 3 - missing}
+        self.objects = {
+            DAEMON_SET: [{"metadata": {"name": "hawk-agent", "namespace": "hawk"}, "status": status}],
+            EVENT: [
+                {"message": "exceeded quota", "lastTimestamp": "2026-01-01T00:00:02Z"},
+                {"message": "a former reason", "lastTimestamp": "2026-01-01T00:00:01Z"},
+            ],
+            HAWK_NODE: [node()],
+        }
+
+    def list(self, kind: ResourceKind, *_: object, **__: object) -> list[dict[str, Any]]:
+        return self.objects[kind]
+
+
+def test_agents_whose_pods_are_refused_are_told_with_the_last_reason() -> None:
+    check = doctor.CHECKS["agents"]
+
+    assert check(Refusing(2), "hawk")[:2] == ("problem", "hawk/hawk-agent lacks 2 pods: exceeded quota")  # type: ignore[arg-type]
+    assert check(Refusing(0), "hawk")[0] == "ok"  # type: ignore[arg-type]

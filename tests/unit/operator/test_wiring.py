@@ -18,8 +18,8 @@ from hawk_operator.wiring.peers import (
     Sides,
     Wiring,
     agent_of,
-    outdated_peers,
-    regions_moved,
+    is_outdated,
+    rewired_agents,
     spec_of,
     wire_agents,
 )
@@ -98,9 +98,9 @@ def test_an_agent_that_dies_keeps_its_place_and_one_that_returns_has_a_new_epoch
     after = spec_of(agents["a"], wire_agents([side], agents).peers["a"], agents)
     assert after.to_dict()["peers"] == [{"node": "b", "address": "b:7443", "epoch": "b-2"}]
     written = replace(agents["a"], peers=(("b", "b:7443", "b-1"),), expected="a-1")
-    assert outdated_peers(written, after)
-    assert not outdated_peers(replace(written, peers=(("b", "b:7443", "b-2"),)), after)
-    assert not outdated_peers(agent("idle"), spec_of(agent("idle"), (), {}))
+    assert is_outdated(written, after)
+    assert not is_outdated(replace(written, peers=(("b", "b:7443", "b-2"),)), after)
+    assert not is_outdated(agent("idle"), spec_of(agent("idle"), (), {}))
 
 
 def alone(name: str):
@@ -230,16 +230,16 @@ def test_agents_are_told_what_the_pools_on_their_nodes_ask_for():
 
     spec = spec_of(agent("n2"), (), {}, told["n2"])
     body_of = {"metadata": {"name": "n2"}, "spec": spec.to_dict(), "status": {"epoch": "n2-1"}}
-    assert outdated_peers(agent("n2"), spec)
-    assert not outdated_peers(agent_of(body_of, ()), spec), "what was written is what is read"
+    assert is_outdated(agent("n2"), spec)
+    assert not is_outdated(agent_of(body_of, ()), spec), "what was written is what is read"
 
 
 @given(st.lists(SIDES, max_size=3), st.lists(SIDES, max_size=3), st.integers(1, 4))
 def test_only_agents_whose_peers_or_refusals_changed_have_moved(before, after, limit):
     old, new = wire_agents(before, AGENTS, limit), wire_agents(after, AGENTS, limit)
-    touched = regions_moved(old, new)
+    touched = rewired_agents(old, new)
 
-    assert regions_moved(new, new) == frozenset()
+    assert rewired_agents(new, new) == frozenset()
     for name in NODES:
         same = old.peers.get(name) == new.peers.get(name)
         refused = [{pair: why for pair, why in w.refused.items() if name in pair} for w in (old, new)]

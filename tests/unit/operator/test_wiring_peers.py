@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1.hawknode import MAX_PEERS, MAX_POOLS, PoolTerms
 from hawk_operator.wiring import liveness
-from hawk_operator.wiring.peers import NodeSpec, Sides, agent_of, outdated_peers, spec_of, wire_agents
+from hawk_operator.wiring.peers import NodeSpec, Sides, agent_of, is_outdated, spec_of, wire_agents
 from hawk_operator.wiring.place import sides_of
 
 from .build import agent, group_spec, pool
@@ -221,25 +221,25 @@ def test_a_spec_that_says_the_same_is_not_written_again():
     told = agent("a", expected="a-1", peers=PEERS, terms=tuple(TERMS[:2]))
     wanted = NodeSpec("a-1", PEERS, tuple(TERMS[:2]))
 
-    assert not outdated_peers(told, wanted)
-    assert not outdated_peers(replace(told, peers=PEERS[::-1], terms=told.terms[::-1]), wanted)
+    assert not is_outdated(told, wanted)
+    assert not is_outdated(replace(told, peers=PEERS[::-1], terms=told.terms[::-1]), wanted)
 
 
 @pytest.mark.parametrize("change", [{"expected": "a-0"}, {"peers": PEERS[:1]}, {"terms": ()}])
 def test_a_spec_that_says_something_else_is_written(change):
     told = agent("a", expected="a-1", peers=PEERS, terms=tuple(TERMS[:2]))
 
-    assert outdated_peers(replace(told, **change), NodeSpec("a-1", PEERS, tuple(TERMS[:2])))
+    assert is_outdated(replace(told, **change), NodeSpec("a-1", PEERS, tuple(TERMS[:2])))
 
 
 @pytest.mark.parametrize("had", [{"peers": PEERS}, {"terms": tuple(TERMS[:1])}, {}])
 def test_what_an_agent_needs_no_longer_is_taken_back_and_nothing_is_no_news(had):
-    assert outdated_peers(agent("a", **had), NodeSpec("a-1")) == bool(had)
+    assert is_outdated(agent("a", **had), NodeSpec("a-1")) == bool(had)
 
 
 @pytest.mark.parametrize("wanted", [{"peers": PEERS}, {"terms": tuple(TERMS[:1])}])
 def test_the_first_word_to_an_agent_is_written(wanted):
-    assert outdated_peers(agent("a"), NodeSpec("a-1", **wanted))
+    assert is_outdated(agent("a"), NodeSpec("a-1", **wanted))
 
 
 def test_workers_that_do_both_are_on_both_sides_and_strangers_on_none():

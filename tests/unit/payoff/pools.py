@@ -10,7 +10,7 @@ from hypothesis import settings
 from hawk_api.models import load_preset
 from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPoolSpec
 from hawk_planner.payoff.assumptions import Given
-from hawk_planner.payoff.question import Question, build_scenario
+from hawk_planner.payoff.question import Question, build_question
 
 if TYPE_CHECKING:
     from hawk_planner.payoff.scenario import Scenario
@@ -92,7 +92,7 @@ def question(spec: HawkPoolSpec | None = None, classes: Any = None, **given: Any
     spec = spec or pool()
     name = spec.model.preset
     assert name is not None
-    return build_scenario(spec, load_preset(name), classes or CLASSES, Given(**traffic))
+    return build_question(spec, load_preset(name), classes or CLASSES, Given(**traffic))
 
 
 def scenario(spec: HawkPoolSpec | None = None, classes: Any = None, **given: Any) -> Scenario:

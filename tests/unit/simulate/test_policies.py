@@ -17,7 +17,7 @@ from hawk_planner.simulate.engine import ClusterSettings
 from hawk_planner.simulate.generate import RAG, Stream, steady
 from hawk_planner.simulate.meter import Gauges
 from hawk_planner.simulate.policies import RoleLook, RuleState, aibrix, hpa, keda, llm_d
-from hawk_planner.simulate.run import Arena, UnknownPolicyError, check_run, compare_policies
+from hawk_planner.simulate.run import Arena, UnknownPolicyError, check_policy, compare_policies
 from tests.unit.sizing.pools import pool
 
 IDLE = Gauges(0.0, 0, 0, 0, 0, 0.0, 0.0)
@@ -70,7 +70,7 @@ def test_aibrix_averages_three_minutes_and_cools_down():
 @pytest.mark.parametrize("name", ["fastest", "fixed:", "fixed:0:1", "fixed:1:x"])
 def test_an_unknown_policy_is_refused_by_name(name):
     with pytest.raises(UnknownPolicyError, match=name):
-        check_run(name)
+        check_policy(name)
 
 
 @pytest.mark.slow

@@ -203,7 +203,7 @@ class Tally:
     nbytes: int = 0
 
 
-def execute_wqe(
+def execute_plan(
     plan: KeyPlan,
     nest: Nest,
     source: object,

@@ -14,6 +14,7 @@ import grpc
 
 from hawk_agent.errors import HawkAgentError
 from hawk_agent.protocol import peer_pb2
+from hawk_agent.streaming.lease import STANDSTILL_SECONDS
 from hawk_agent.supervision import being_cancelled
 from hawk_agent.transfer.outcome import TransferOutcome, outcome_from_wire
 
@@ -117,12 +118,7 @@ class Conversation:
     async def next(self, timeout: float) -> peer_pb2.FromReceiver:  # noqa: ASYNC109 -- mapped to an outcome here
         """The receiver's next word. Raises LastWordError at its last, EndingError or LeavingError at one
         of this side."""
-        try:
-            message = await asyncio.wait_for(self._inbox.get(), timeout)
-        except TimeoutError:
-            raise SilenceError(
-                TransferOutcome.PEER_LOST, f"the receiver said nothing for {timeout:.1f} s"
-            ) from None
+        message = await self._next(timeout)
         if message is None:
             self._inbox.put_nowait(None)
             raise GoneError(TransferOutcome.PEER_LOST, "the receiver's agent closed the stream or died")
@@ -131,6 +127,20 @@ class Conversation:
         if message.WhichOneof("body") == "ended":
             raise LastWordError(outcome_from_wire(message.ended.outcome), message.ended.message)
         return message
+
+    async def _next(self, timeout: float) -> peer_pb2.FromReceiver | EndingError | LeavingError | None:  # noqa: ASYNC109
+        """The next of the inbox. A wait that ended late ended because this agent itself stood still, and what
+        the receiver said meanwhile is still to be read: it is waited for once more."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            try:
+                return await asyncio.wait_for(self._inbox.get(), timeout)
+            except TimeoutError:
+                if loop.time() - began < timeout + STANDSTILL_SECONDS:
+                    raise SilenceError(
+                        TransferOutcome.PEER_LOST, f"the receiver said nothing for {timeout:.1f} s"
+                    ) from None
 
     async def after_abort(self) -> peer_pb2.Complete:
         """Skip what the receiver said before it heard of the end. Returns if the transfer is complete there.

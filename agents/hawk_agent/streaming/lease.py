@@ -51,6 +51,9 @@ _END_STATE = {
 
 
 STALL_SECONDS = 10.0
+STANDSTILL_SECONDS = 0.5
+"""What should have happened this much earlier shows that the agent itself stood still: its process was stopped,
+or its machine too busy. What other agents said meanwhile waits unread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,16 @@ def beat(lease: Lease, now: float) -> Lease:
     if lease.state is not LeaseState.WRITING:
         return lease
     return replace(lease, deadline=now + lease.terms.stall)
+
+
+def excuse(lease: Lease, seconds: float) -> Lease:
+    """Nobody could be heard for so long, because this agent itself stood still: wait longer by as much.
+
+    A complete lease keeps its limits: they bound how long its blocks are held, and nobody is waited for.
+    """
+    if lease.state not in {LeaseState.GRANTED, LeaseState.WRITING}:
+        return lease
+    return replace(lease, deadline=lease.deadline + seconds)
 
 
 def finish(lease: Lease, now: float) -> Lease:

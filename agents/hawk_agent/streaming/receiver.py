@@ -55,6 +55,7 @@ class Receiver:
         self._metrics = metrics
         self._supervisor = supervisor
         self._incoming: dict[int, Incoming] = {}
+        self._ticked = table.clock()
 
     def open(self, begin: peer_pb2.Begin) -> Incoming:
         """Check a sender's first word and start the transfer. The errors are the sender's to hear.
@@ -148,9 +149,12 @@ class Receiver:
         self._table.retire(held)
 
     def tick(self) -> None:
-        """End what time has ended."""
+        """End what time has ended. Time in which this agent stood still is nobody's silence."""
         now = self._table.clock()
+        stood_still, self._ticked = now - self._ticked, now
         for held in self._table.live():
+            if stood_still > leases.STANDSTILL_SECONDS:
+                held.lease = leases.excuse(held.lease, stood_still)
             after = leases.tick(held.lease, now, SLACK_SECONDS)
             if after.state.ended and after.outcome is not None and not held.lease.state.ended:
                 self.conclude(held, after.outcome, after.message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -220,6 +221,30 @@ async def test_bytes_written_after_the_call_but_before_the_event_are_the_bytes_t
     await off(destination.engine.acknowledge, lease)
     result = await off(transfer.result)
     os.close(events[0])
+
+    assert result.outcome is TransferOutcome.SUCCESS
+    assert bytes(destination.memory) == translated(source, destination)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_an_agent_that_stood_still_does_not_take_that_for_the_silence_of_others(
+    house: House, transport: str
+) -> None:
+    """Both agents live in this process: while it is busy elsewhere, neither can hear or say a word."""
+    source, destination = await house.pair(transport, stall=1.5)
+    events = layer_events(6)
+    lease = await off(destination.engine.reserve, "kv", "r1")
+    transfer = await off(source.engine.push, lease.ticket, "kv", 1, events)
+    os.eventfd_write(events[0], 1)
+    await off(destination.engine.wait, lease, 0)
+    time.sleep(2.2)  # noqa: ASYNC251 -- the loop itself has to stand still
+    for event in events[1:]:
+        os.eventfd_write(event, 1)
+    await off(destination.engine.wait, lease, 5)
+    await off(destination.engine.acknowledge, lease)
+    result = await off(transfer.result)
+    for event in events:
+        os.close(event)
 
     assert result.outcome is TransferOutcome.SUCCESS
     assert bytes(destination.memory) == translated(source, destination)

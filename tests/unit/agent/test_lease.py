@@ -31,6 +31,14 @@ class LeaseMachine(RuleBasedStateMachine):
     def time_goes_by(self, seconds: float) -> None:
         self.now += seconds
 
+    @rule(seconds=st.floats(0.5, 100))
+    def the_agent_stands_still(self, seconds: float) -> None:
+        left, timed = self.lease.deadline - self.now, self.lease.state in {LeaseState.GRANTED, LeaseState.WRITING}
+        self.now += seconds
+        self.lease = leases.excuse(self.lease, seconds)
+        if timed:
+            assert self.lease.deadline - self.now == pytest.approx(left), "its own silence is nobody else's"
+
     @rule()
     def begin(self) -> None:
         if self.lease.state is LeaseState.GRANTED:

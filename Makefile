@@ -139,7 +139,11 @@ soak-scale: $(STAMP) ## 1,000 pools and 10,000 nodes under one operator; figures
 
 .PHONY: soak-transfers
 soak-transfers: $(STAMP) ## 500 transfers of random shape over shared memory and TCP, compared with an oracle (HAWK_SOAK=N)
-	@$(BIN)/python -m pytest tests/soak $(ARGS)
+	@$(BIN)/python -m pytest tests/soak/test_transfers.py $(ARGS)
+
+.PHONY: soak-cancelled
+soak-cancelled: $(STAMP) ## every wait of every task of two agents is cut off, one a run, over shared memory and TCP (a quarter of an hour)
+	@$(BIN)/python -m pytest tests/soak/test_cancelled.py -rP $(ARGS)
 
 .PHONY: soak-rdma
 soak-rdma: $(STAMP) ## 200 random faults over verbs, data checked after each (some minutes in a guest)

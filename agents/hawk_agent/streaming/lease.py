@@ -52,7 +52,7 @@ _END_STATE = {
 
 STALL_SECONDS = 10.0
 STANDSTILL_SECONDS = 0.5
-"""What should have happened this much earlier shows that the agent itself stood still: its process was stopped,
+"""An event that comes later than this shows that the agent itself stood still: its process was stopped,
 or its machine too busy. What other agents said meanwhile waits unread."""
 
 

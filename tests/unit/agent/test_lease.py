@@ -33,7 +33,10 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.floats(0.5, 100))
     def the_agent_stands_still(self, seconds: float) -> None:
-        left, timed = self.lease.deadline - self.now, self.lease.state in {LeaseState.GRANTED, LeaseState.WRITING}
+        left, timed = (
+            self.lease.deadline - self.now,
+            self.lease.state in {LeaseState.GRANTED, LeaseState.WRITING},
+        )
         self.now += seconds
         self.lease = leases.excuse(self.lease, seconds)
         if timed:

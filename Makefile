@@ -20,7 +20,7 @@ SIDE_BY_SIDE := $(if $(HAWK_TEST_KUBECONFIG),,--numprocesses 4 --dist loadgroup 
 
 # Each writes files that are committed, and with --check fails where they are stale.
 GENERATORS := crds/hawk_api/generate.py agents/hawk_agent/protocol/generate.py \
-  operator/hawk_operator/status/reference.py tests/bench/policies/page.py charts/values_table.py docs/rooms.py docs/options.py
+  operator/hawk_operator/status/reference.py tests/bench/policies/page.py charts/values_table.py docs/modules.py docs/options.py
 
 .PHONY: help
 help: ## list the targets
@@ -154,7 +154,7 @@ fuzz: $(STAMP) ## a thousand examples of every property of the layouts: notation
 	@HAWK_TEST_PROFILE=thorough $(BIN)/python -m pytest tests/unit/layouts -m "not slow" --numprocesses auto --timeout 1200 $(ARGS)
 
 .PHONY: mutants
-mutants: $(STAMP) ## change the code of the pure rooms and see a test fail (hours; ARGS="layouts --sample 200" a few minutes)
+mutants: $(STAMP) ## change the code of the pure modules and see a test fail (hours; ARGS="layouts --sample 200" a few minutes)
 	@$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/mutants.txt
 	@$(BIN)/python -m tests.mutants $(ARGS)
 

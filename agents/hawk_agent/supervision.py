@@ -1,4 +1,4 @@
-"""Work that must not be lost: it goes on whatever cancels or fails it, or says that it can't.
+"""Work that must not be lost: it is restarted when it is cancelled or fails, or reports that it can't be.
 
 A task of asyncio that is cancelled from elsewhere, or that meets an error nobody foresaw, ends in silence.
 For work that others rely on that isn't good enough: a listener that stops listening, a transfer that never

@@ -1,4 +1,4 @@
-"""How long to rest after failures in a row: doubling up to a longest rest, spread by chance.
+"""Delays after consecutive failures: exponential, up to a maximum, with jitter.
 
 The caller counts the failures and does the resting, so nothing here knows a clock.
 """

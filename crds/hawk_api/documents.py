@@ -1,4 +1,4 @@
-"""YAML and JSON that people write: as PyYAML reads it safely, with a key that is there twice refused."""
+"""YAML and JSON from users: PyYAML's safe loader, with duplicate keys refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every reason that a condition, an event or a decision may give: what it means, and what to do.
+"""Every reason that a condition, an event or a decision may have: its meaning and its remedy.
 
 A reason is a string (`Reason.NO_AGENT == "NoAgent"`) that carries its own explanation.
 """

@@ -1,4 +1,4 @@
-"""Settings of a process: each option is defined once, as a field with a docstring.
+"""Settings of a process: each option is one field with a docstring.
 
 From it come the flag (`--lease-duration`), the environment variable (a prefix and `LEASE_DURATION`), the
 default, the bounds, a line of `--help` and a row in docs/configuration.md. A flag wins over its variable, and

@@ -1,4 +1,4 @@
-"""Whole manifests, checked without a cluster: the shape first, then the chain of checks.
+"""Manifests, validated without a cluster: first the schema, then the chain of checks.
 
 A finding's field is a path in the form that the API server uses (spec.groups[0].replicas.min), whichever step
 made it.

@@ -1,4 +1,4 @@
-"""Which API server, and how to log in there.
+"""The configuration: which API server, and how to log in there.
 
 The rules, the first that applies: the files that $KUBECONFIG names; the service account of the pod that this
 process runs in; ~/.kube/config. Files of $KUBECONFIG are merged as kubectl does it: the first one that has a

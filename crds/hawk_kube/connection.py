@@ -1,4 +1,4 @@
-"""Bytes to the API server and back: the official client's `ApiClient` with our gate, log-in and time-outs."""
+"""Requests to the API server: the official client's `ApiClient` with our gate, log-in and time-outs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of calls to the Kubernetes API, in Kubernetes' own words where it gave some.
+"""Errors of calls to the Kubernetes API, with the API server's own message where it sent one.
 
 ```text
 KubeError

@@ -1,4 +1,4 @@
-"""Backing off when the API server says "not now": every thread stops asking for as long as it asked.
+"""Backing off where the API server asks for it (Retry-After): every thread stops calling for as long.
 
 Without this, each worker would meet the 429 by itself and the storm would never end. The gate is one for the
 process. While it is closed, calls fail at once, with the time to try again; nobody sleeps in here.

@@ -1,4 +1,4 @@
-"""The kinds that HawkPool touches, and where the API server has them.
+"""The kinds that HawkPool uses, and their paths in the API.
 
 Who uses which verb on them stands with the users: `hawk_operator` and `hawk_agent` have tables, of which the
 chart's roles are copies.

@@ -1,4 +1,4 @@
-"""One call as it is sent."""
+"""One request to the API server."""
 
 from __future__ import annotations
 

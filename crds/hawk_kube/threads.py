@@ -1,4 +1,4 @@
-"""The client for an event loop: each call in a thread of a few, so that the loop never waits for the API."""
+"""The client for an event loop: calls run in a small thread pool, so the loop never waits for the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A watch: the API server's line of changes, with an end on both sides.
+"""A watch: the API server's stream of changes, with a time-out on both sides.
 
 The official client's own `Watch` gives plain dictionaries only without its error events, and begins anew by
 itself from wherever it was; here an error event is raised like any other answer's.

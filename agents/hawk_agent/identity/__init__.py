@@ -1,4 +1,4 @@
-"""Who this agent is to its peers: a key made here, and a certificate for it from the cluster.
+"""The agent's identity towards its peers: a key made here, and a certificate for it from the cluster.
 
 `ensure` gets the first certificate before the agent talks to anybody; `keep` renews it and follows what is
 trusted for as long as the agent runs. Both only write files. Whoever opens a connection reads them by `read`,

@@ -1,1 +1,1 @@
-"""Registered memory: regions that engines hand over, and which of their blocks are spoken for."""
+"""Registered memory: regions that engines hand over, and which of their blocks are in use."""

@@ -1,1 +1,1 @@
-"""Sockets: listening ones that say what is in the way, data sockets, and streams read in large parts."""
+"""Sockets: listeners whose errors name the cause, data sockets, and streams read in large parts."""

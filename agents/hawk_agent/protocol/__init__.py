@@ -1,1 +1,1 @@
-"""The wire: protobuf messages between engine and agent and between agents, and their framing."""
+"""The wire protocols: protobuf messages between engine and agent and between agents, and their framing."""

@@ -1,1 +1,1 @@
-"""Ways to bring a chunk from a source to a destination, each behind the interface of `transfer.transport`."""
+"""Transports: each moves chunks from a source to a destination, by the interface in `transfer.transport`."""

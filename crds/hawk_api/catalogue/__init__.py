@@ -1,4 +1,4 @@
-"""The AcceleratorClasses that a release ships. Users add theirs, or replace one, in the cluster."""
+"""The AcceleratorClasses that a release ships. Users add or replace classes in the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chain of checks that a HawkPool's spec goes through, each a pure function from spec to findings.
+"""The chain of checks of a HawkPool's spec, each a pure function from spec to findings.
 
 `hawk validate`, the operator's conditions and admission run the same chain. A check that lacks something it
 would need to know (classes, a config.json) is silent.

@@ -1,4 +1,4 @@
-"""Models: what their KV cache and weights take, from presets, a config.json, or an explicit geometry."""
+"""Models: sizes of their KV cache and weights, from a preset, a config.json, or an explicit geometry."""
 
 from hawk_api.models.config import ModelConfigError, from_config, parse_config
 from hawk_api.models.formats import LayerFormats, WeightBytes, WeightFormat

@@ -1,1 +1,1 @@
-"""Benchmarks: ours, the baselines' and the machine's limit, interleaved in one run."""
+"""Benchmarks of HawkPool, the baselines and the machine's limit, interleaved in one run."""

@@ -1,1 +1,1 @@
-"""Input and output that several commands share: files, clusters, the pool they are about, printed tables."""
+"""Input and output shared by several commands: files, clusters, the pool in question, printed tables."""

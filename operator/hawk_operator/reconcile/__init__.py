@@ -1,1 +1,1 @@
-"""One look at one pool: observe, plan, act, and say what was found."""
+"""One reconcile of one pool: observe, plan, act, report."""

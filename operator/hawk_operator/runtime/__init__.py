@@ -1,1 +1,1 @@
-"""Settings, metrics and the work queue that the other rooms share."""
+"""Settings, metrics and the work queue that the other modules share."""

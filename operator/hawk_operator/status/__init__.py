@@ -1,1 +1,1 @@
-"""The status of a pool: facts in, conditions and counts out."""
+"""The status of a pool: conditions and counts, computed from facts."""

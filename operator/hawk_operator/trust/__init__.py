@@ -1,4 +1,4 @@
-"""Trust between agents: who gets a certificate, and from whom.
+"""Trust between agents: signs and denies their certificate requests.
 
 An agent makes its key on its node and asks through the Kubernetes API for a certificate that says which node
 and pod it is. The operator compares that with the node and pod that the API server read from its token

@@ -1,1 +1,1 @@
-"""Who must reach whom: from pools and agents to the peers in HawkNodes."""
+"""Which agents are peers: from pools and agents to the specs of HawkNodes."""

@@ -1,1 +1,1 @@
-"""Replay traffic through the decision in simulated time, beside the policies that people use today."""
+"""Replay traffic through the scaling decision and other policies in simulated time."""

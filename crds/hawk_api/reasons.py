@@ -24,23 +24,23 @@ class Reason(StrEnum):
         return made
 
     # Anywhere
-    AS_EXPECTED = "AsExpected", "What this condition looks at is as it should be."
-    NOT_OBSERVED = "NotObserved", "Nothing was observed yet that could tell.", "Wait for the next reconcile."
-    NOT_NEEDED = "NotNeeded", "The spec asks for nothing that this condition could be about."
+    AS_EXPECTED = "AsExpected", "Everything that this condition covers is as it should be."
+    NOT_OBSERVED = "NotObserved", "Not observed yet.", "Wait for the next reconcile."
+    NOT_NEEDED = "NotNeeded", "The condition doesn't apply to this spec."
     WAITING = (
         "Waiting",
-        "A step that comes first isn't finished.",
+        "An earlier step isn't finished.",
         "See the condition that the message names.",
     )
 
     RECONCILE_FAILED = (
         "ReconcileFailed",
-        "The operator met an error of its own with this pool; other pools are not affected.",
-        "See the operator's log; it tries again by itself, ever more slowly.",
+        "The operator failed with an internal error on this pool; other pools are not affected.",
+        "See the operator's log; it retries with growing delays.",
     )
     SCHEMA_OUTDATED = (
         "SchemaOutdated",
-        "The cluster serves an older schema of HawkPool than the operator needs, so limits may get lost.",
+        "The cluster serves an older schema than the operator needs, so limits may be lost.",
         "Apply the CRDs of this release; until then nothing is scaled up.",
     )
 
@@ -79,8 +79,8 @@ class Reason(StrEnum):
     )
     CONFLICTED = (
         "Conflicted",
-        "Something else scales a group's workload too: another pool, an autoscaler or a ScaledObject.",
-        "Remove the other scaler, or take the group out of this pool; its replicas are left alone.",
+        "Another pool, an autoscaler or a ScaledObject also scales a group's workload.",
+        "Remove the other scaler, or the group from this pool; until then its replicas are not changed.",
     )
     SCALE_TARGET_MISSING = (
         "ScaleTargetMissing",
@@ -89,12 +89,12 @@ class Reason(StrEnum):
     )
     ROLLING_OUT = (
         "RollingOut",
-        "New replicas start; not all are ready.",
-        "Wait; see the pods' events if it stays.",
+        "New replicas are starting; not all are ready.",
+        "Wait; see the pods' events if this persists.",
     )
     UNSCHEDULABLE = (
         "Unschedulable",
-        "The scheduler finds no node for some pods.",
+        "The scheduler can't find a node for some pods.",
         "Add nodes with the class's devices, or lower the group's replicas or the budget.",
     )
     PODS_NOT_READY = "PodsNotReady", "Some pods aren't ready.", "See the pods' events and logs."
@@ -107,20 +107,20 @@ class Reason(StrEnum):
     )
     LAYOUTS_IMPLIED = (
         "LayoutsImplied",
-        "Layouts are implied while the engine's own compatibility check is switched off.",
-        "State kvLayout for both groups, or switch the check on.",
+        "Layouts are implied while the engine's own compatibility check is off.",
+        "Set kvLayout for both groups, or turn the check on.",
     )
 
     # Agents, memory, links
     NO_AGENT = (
         "NoAgent",
         "A worker's node has no live agent.",
-        "Install the agent on that node, or see why its pod isn't running.",
+        "Install the agent on that node, or find out why its pod isn't running.",
     )
     AGENT_LOST = (
         "AgentLost",
-        "An agent stopped renewing its Lease, or its peers lost it.",
-        "See the agent's pod and node; it is wired again by itself when it is back.",
+        "An agent stopped renewing its Lease, or its peers lost the connection.",
+        "See the agent's pod and node; it is rewired automatically when it returns.",
     )
     AGENT_INCOMPATIBLE = (
         "AgentIncompatible",
@@ -129,7 +129,7 @@ class Reason(StrEnum):
     )
     REGION_MISSING = (
         "RegionMissing",
-        "A ready worker has registered no KV region with its node's agent.",
+        "A ready worker has not registered a KV region with its node's agent.",
         "Connect the engine to the agent's socket; see the connector's documentation.",
     )
     LINKS_DOWN = (
@@ -149,17 +149,17 @@ class Reason(StrEnum):
     )
     STALE_EPOCH = (
         "StaleEpoch",
-        "A peer restarted; what was known of it is void.",
-        "Nothing: it is wired again by itself.",
+        "A peer restarted; its earlier state is invalid.",
+        "Nothing: it is rewired automatically.",
     )
     CANARY_FAILED = (
         "CanaryFailed",
-        "The proof transfer over a link failed.",
-        "See the peer's and this agent's log.",
+        "The canary transfer over a link failed.",
+        "See the logs of both agents.",
     )
     TOO_MANY_PEERS = (
         "TooManyPeers",
-        "More agents may exchange KV than one agent may have as peers.",
+        "More agents may exchange KV than one agent can have peers.",
         "Split the pool, or keep prefill and decode in one topology zone.",
     )
     NOT_TRUSTED = "NotTrusted", "No valid certificate.", "See the CertificateSigningRequest of the agent."
@@ -168,11 +168,11 @@ class Reason(StrEnum):
     VERIFIED = "Verified", "Digests of recent transfers agree on both sides."
     DIGEST_MISMATCH = (
         "DigestMismatch",
-        "A transfer arrived with other bytes than were sent.",
-        "Its request was failed or recomputed; see the pair's logs, and replace suspect hardware.",
+        "A transfer arrived with different bytes than were sent.",
+        "See both agents' logs, and replace suspect hardware; the request was failed or recomputed.",
     )
     VERIFICATION_OFF = "VerificationOff", "spec.transfer.verify is Off.", "Set it to Sampled or Always."
-    NO_TRANSFERS = "NoTransfers", "No transfer was made yet."
+    NO_TRANSFERS = "NoTransfers", "No transfer yet."
 
     # Metrics
     METRICS_FRESH = "MetricsFresh", "Every signal was read."
@@ -184,20 +184,20 @@ class Reason(StrEnum):
     QUERY_FAILED = "QueryFailed", "Prometheus refused a query.", "Check spec.traffic.selector and queries."
     SIGNAL_MISSING = (
         "SignalMissing",
-        "A query answers with no series.",
-        "Check that the engines are scraped and that spec.traffic.engine and selector fit their metrics.",
+        "A query returns no series.",
+        "Check that the engines are scraped and that spec.traffic.engine and selector match their metrics.",
     )
     SIGNAL_STALE = (
         "SignalStale",
         "The newest sample of a signal is too old.",
         "Check that the engines are scraped.",
     )
-    SIGNAL_NOT_A_NUMBER = "SignalNotANumber", "A query answers NaN: usually a mean over no requests."
+    SIGNAL_NOT_A_NUMBER = "SignalNotANumber", "A query returns NaN: usually a mean over no requests."
 
     # Decisions
-    STARTUP = "Startup", "No traffic is known yet: the rules of thumb give the ratio."
+    STARTUP = "Startup", "No traffic is known yet: rules of thumb set the ratio."
     DEMAND = "Demand", "The ratio follows the measured demand."
-    STEADY = "Steady", "The computed replicas are within tolerance of the present ones."
+    STEADY = "Steady", "The computed replicas are within tolerance of the current ones."
     STABILIZING = "Stabilizing", "A change waits for its stabilization window."
     AT_BOUND = (
         "AtBound",
@@ -207,28 +207,28 @@ class Reason(StrEnum):
     AT_BUDGET = "AtBudget", "The budget limits the decision.", "Raise spec.scaling.budget."
     INFEASIBLE = (
         "Infeasible",
-        "No replicas within bounds and budget meet the objectives.",
+        "No number of replicas within bounds and budget meets the objectives.",
         "Relax an objective, raise the budget, or choose faster devices.",
     )
     METRICS_LOST = (
         "MetricsLost",
-        "Metrics are lost: the fallback holds.",
+        "Metrics are lost: the fallback applies.",
         "See the condition MetricsAvailable.",
     )
     FORCED = (
         "Forced",
         "The annotation hawkpool.dev/force-ratio sets the ratio.",
-        "Remove it to compute the ratio.",
+        "Remove it to have the ratio computed.",
     )
-    PAUSED = "Paused", "The annotation hawkpool.dev/paused is set.", "Remove it to go on."
-    ADVISE_ONLY = "AdviseOnly", "spec.scaling.mode is Advise: decisions are made and not carried out."
+    PAUSED = "Paused", "The annotation hawkpool.dev/paused is set.", "Remove it to resume."
+    ADVISE_ONLY = "AdviseOnly", "spec.scaling.mode is Advise: decisions are made but not carried out."
     SCALING_OFF = "ScalingOff", "spec.scaling.mode is Off."
     SCALING_FAILED = "ScalingFailed", "A decision couldn't be carried out.", "See the message."
     SCALED = "Scaled", "Replicas were changed."
     ONE_LEG_OUTSTANDING = (
         "OneLegOutstanding",
-        "One group was scaled and the other not yet.",
-        "Nothing: it is tried again; see the message if it stays.",
+        "One group was scaled, the other not yet.",
+        "Nothing: it is retried; see the message if this persists.",
     )
 
     # Pay-off
@@ -240,21 +240,21 @@ class Reason(StrEnum):
     )
     NOT_ENOUGH_KNOWN = (
         "NotEnoughKnown",
-        "Some input of the arithmetic is unknown.",
-        "Fill in what the message names.",
+        "An input of the calculation is unknown.",
+        "Provide what the message names.",
     )
 
     # Drain
-    IDLE = "Idle", "Nothing drains."
+    IDLE = "Idle", "No worker is draining."
     WAITING_FOR_REQUESTS = "WaitingForRequests", "A worker waits for its running requests."
     WAITING_FOR_LEASES = "WaitingForLeases", "A worker waits for leases on its blocks to end."
     DRAIN_TIMED_OUT = (
         "DrainTimedOut",
-        "A drain ended by spec.drain.timeout with work left.",
+        "A drain reached spec.drain.timeout with work left.",
         "Raise the time-out.",
     )
     OTHER_WORKER_WENT = (
         "OtherWorkerWent",
-        "The controller removed another worker than the drained one.",
-        "Use a template, or a target that heeds pod-deletion-cost or removes its highest ordinal.",
+        "The controller removed a worker other than the drained one.",
+        "Use a template, or a target that honours pod-deletion-cost or removes its highest ordinal.",
     )

@@ -17,52 +17,51 @@ PAGE: Final = Path(__file__).parents[3] / "docs" / "conditions.md"
 
 _MEANINGS: Final[dict[ConditionType, str]] = {
     ConditionType.READY: (
-        "The pool serves. Rolled up from LayoutsCompatible, DevicesReady, MemoryRegistered, Wired and "
-        "TransferVerified: False if one is False, else Unknown if one is Unknown. The message names it. "
-        "Verification that the spec switches off doesn't count. Missing metrics don't make a pool "
-        "unready: it serves without them."
+        "The pool serves. Combines LayoutsCompatible, DevicesReady, MemoryRegistered, Wired and "
+        "TransferVerified: False if one is False, else Unknown if one is Unknown; the message names it. "
+        "TransferVerified doesn't count where the spec turns verification off. Missing metrics don't make "
+        "a pool unready: it serves without them."
     ),
     ConditionType.LAYOUTS_COMPATIBLE: (
-        "Every prefill group's KV layout can be translated into every decode group's. Judged by compiling"
-        " the translation for the model's geometry, as the agents will."
+        "Every prefill group's KV layout can be translated into every decode group's. Determined by "
+        "compiling the translation for the model's geometry, as the agents do."
     ),
     ConditionType.DEVICES_READY: (
         "Every group has its workload, its devices, and enough ready pods. False for a refused template, "
-        "a missing scale target, pods that no node can take, or fewer ready pods than replicas.min. True "
-        "with RollingOut while more are coming."
+        "a missing scale target, unschedulable pods, or fewer ready pods than replicas.min. True with "
+        "RollingOut while more pods are starting."
     ),
     ConditionType.MEMORY_REGISTERED: (
         "Every ready worker's KV memory is registered with a live agent on its node. A ready pod on a "
-        "node without a live agent makes this False: it can take no transfer, and it is not counted as "
-        "capacity. Where workers are registered under their pods' names each must be there, otherwise one"
-        " region of the group a node is enough."
+        "node without a live agent makes this False: it can't take part in transfers, and it doesn't count "
+        "as capacity. Where workers register under their pods' names, each must be registered; otherwise "
+        "one region of the group per node is enough."
     ),
     ConditionType.WIRED: (
-        "Every pair of agents between which KV may move has a proved link. Proved means: both agents "
-        "live, each has the other's present incarnation in its HawkNode, and both report a canary "
-        "transfer that arrived right."
+        "Every pair of agents between which KV may move has a verified link: both agents are alive, each "
+        "has the other's current epoch in its HawkNode, and both report a successful canary transfer."
     ),
     ConditionType.TRANSFER_VERIFIED: (
-        "Transfers arrive with the right digest. Backed by the canary transfer of each link; False when "
-        "one failed. Unknown until there was one, and when verification is switched off."
+        "Transfers arrive with the right digest, as shown by the canary transfer of each link. False if "
+        "one failed. Unknown until there was one, and while verification is off."
     ),
     ConditionType.METRICS_AVAILABLE: (
-        "Everything the decision needs was read in the last interval. Missing, zero, not-a-number and "
-        "stale are different reasons. Zero is a value."
+        "Every signal that the decision needs was read in the last interval. A missing signal, NaN and a "
+        "stale signal have different reasons. Zero is a value."
     ),
     ConditionType.SCALING: (
-        "Decisions are made and carried out. False while paused, off, advised only, refused, in conflict "
-        "with another scaler, or without metrics; the message then says what holds. It also says what an "
-        "unfinished step waits for."
+        "Decisions are made and carried out. False while scaling is paused, off, in mode Advise, refused, "
+        "in conflict with another scaler, or without metrics; the message then says what "
+        "applies instead. It also says what an unfinished step waits for."
     ),
     ConditionType.PAYS_OFF: (
-        "On the measured traffic the split repays its transfers. Arithmetic, not a measurement of both "
-        "ways. The rates of links are not measured yet, so the answer is the one that holds for any link,"
-        " and Unknown where it depends on it."
+        "On the measured traffic the split repays its transfers. Calculated, not measured both ways. The "
+        "link rate is the agents' measurement of their transfers. While there is none, the condition is "
+        "False if no link would help, and Unknown otherwise."
     ),
     ConditionType.DRAINING: (
-        "A worker is being emptied before it goes. False is the normal state. The message says which "
-        "worker waits for what; spec.drain.timeout ends it."
+        "A worker is being drained before it is removed. False is the normal state. The message says which "
+        "worker waits for what; spec.drain.timeout limits the wait."
     ),
 }
 
@@ -75,8 +74,8 @@ def conditions_page() -> str:
         "# Conditions and reasons",
         "",
         (
-            "A HawkPool's conditions are True, False or Unknown. Unknown is not False: nothing was observed "
-            "that could tell, and the reason says why. `hawk status` prints what is wrong with its remedy."
+            "A HawkPool's conditions are True, False or Unknown. Unknown is not False: observations don't "
+            "tell, and the reason says why. `hawk status` prints each problem with its remedy."
         ),
         "",
         "## Conditions of a HawkPool",
@@ -90,7 +89,7 @@ def conditions_page() -> str:
         "",
         "## Reasons",
         "",
-        "In alphabetical order; the same names stand in events and decisions.",
+        "In alphabetical order. Events and decisions use the same names.",
         "",
     ]
     for reason in sorted(Reason, key=str):

@@ -112,9 +112,11 @@ def fit_budget(problem: Problem, wanted: Counts, caps: Counts) -> Fitted:
     if _bend_to_ratio(problem, counts, caps):
         limits.append("ratio")
     reference = {name: max(1, count, wanted[name]) for name, count in counts.items()}
-    if _trim(problem, counts, reference, over_devices(problem)):
+    if _trim(problem, counts, reference, over_devices(problem), lambda group: group.devices):
         limits.append(f"budget of {problem.budget_devices} devices")
-    if _trim(problem, counts, reference, over_money(problem)):
+    unpriced = _drop_unpriced(problem, counts)
+    money = over_money(problem)
+    if _trim(problem, counts, reference, money, lambda group: group.usd_per_hour or 0.0) or unpriced:
         limits.append(f"budget of {problem.budget_usd_per_hour:g} USD an hour")
     return Fitted(counts, tuple(limits))
 
@@ -170,29 +172,43 @@ def over_devices(problem: Problem) -> Callable[[Counts], bool]:
 
 
 def over_money(problem: Problem) -> Callable[[Counts], bool]:
-    """True if counts exceed the budget of money; what has no price can't be paid beyond its minimum."""
+    """True if counts exceed the budget of money; groups without a price count nothing."""
     budget = problem.budget_usd_per_hour
 
     def over(counts: Counts) -> bool:
         if budget is None:
             return False
         cost = sum(counts[g.name] * (g.usd_per_hour or 0.0) for g in problem.groups)
-        unpriced = any(
-            counts[g.name] > g.least and g.devices and g.usd_per_hour is None for g in problem.groups
-        )
-        return unpriced or cost > budget * (1 + 1e-9)
+        return cost > budget * (1 + 1e-9)
 
     return over
 
 
+def _drop_unpriced(problem: Problem, counts: dict[str, int]) -> bool:
+    """Take groups without a price to their minima; True if that changed something.
+
+    Money can't be saved on them, so they go before anything that has a price is taken away.
+    """
+    before = dict(counts)
+    if problem.budget_usd_per_hour is not None:
+        for group in problem.groups:
+            if group.devices and group.usd_per_hour is None:
+                counts[group.name] = min(counts[group.name], group.least)
+    return counts != before
+
+
 def _trim(
-    problem: Problem, counts: dict[str, int], reference: Counts, over: Callable[[Counts], bool]
+    problem: Problem,
+    counts: dict[str, int],
+    reference: Counts,
+    over: Callable[[Counts], bool],
+    price: Callable[[SizedGroup], float],
 ) -> bool:
-    """Take replicas away one by one, always where the least of what is wanted is lost."""
+    """Take away replicas that cost something one by one, always where the least of what is wanted is lost."""
+    costly = [group for group in problem.groups if price(group) > 0]
     changed = False
     while over(counts):
-        choices = [g for g in problem.groups if counts[g.name] > g.least]
-        choices = choices or [g for g in problem.groups if counts[g.name] > 0 and (g.devices or not changed)]
+        choices = [g for g in costly if counts[g.name] > g.least] or [g for g in costly if counts[g.name] > 0]
         if not choices:
             break
         best = max(choices, key=lambda g: _after(problem, counts, reference, g))
@@ -203,7 +219,7 @@ def _trim(
 
 def _after(
     problem: Problem, counts: Counts, reference: Counts, group: SizedGroup
-) -> tuple[bool, bool, float, float, str]:
+) -> tuple[bool, float, float, str]:
     """How good the pool is with one replica less of a group, best largest."""
     less = {**counts, group.name: counts[group.name] - 1}
     cover = [
@@ -211,5 +227,4 @@ def _after(
         for role in (Role.PREFILL, Role.DECODE)
         if (groups := [g for g in problem.groups if g.role in (role, Role.BOTH)])
     ]
-    helps = group.devices > 0 or group.usd_per_hour is not None
-    return helps, within_ratio(problem, less), min(cover), sum(cover), group.name
+    return within_ratio(problem, less), min(cover), sum(cover), group.name

@@ -21,7 +21,7 @@ from hawk_planner.payoff.recommend import Recommendation, recommend_spec
 from hawk_planner.payoff.results import plan_data, tie_text
 from hawk_planner.payoff.scenario import Drafter
 from hawk_planner.payoff.turning import turning_points
-from hawk_planner.payoff.work import ModelCosts
+from hawk_planner.perf.work import ModelWork
 
 DEFAULTS_SHOWN = ("requests_per_second", "prompt_tokens", "output_tokens", "link_bytes_per_second")
 
@@ -157,7 +157,7 @@ def _drafter(subject: Subject, model: str | None, acceptance: float | None) -> D
         geometry = load_preset(model)
     except ValueError as error:
         raise InputError("--draft-model", str(error), "hawk kv --list prints the known models") from None
-    work = ModelCosts(geometry, subject.pool.spec.model.kv_dtype)
+    work = ModelWork.of(geometry, subject.pool.spec.model.kv_dtype)
     return Drafter(work, share("--draft-acceptance", acceptance), 0.0)
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
+from hawk_planner.perf.steps import step_timer
+
 from .candidate import Candidate, ServingMode
 from .colocated import cheapest_first
 from .handover import contention_seconds, hand_over
@@ -43,12 +45,13 @@ class Stages:
 
 def stages(scenario: Scenario, attention: Replica, ffn: Replica, shared_by: int) -> Stages:
     """Return the stages of a step when `shared_by` attention replicas share one FFN replica."""
-    efficiency, geometry = scenario.efficiency, scenario.work.geometry
+    efficiency, work = scenario.efficiency, scenario.work
     context = scenario.workload.mean_context
-    front = scenario.work.attention_part(context).timer(attention.machine(efficiency), 0.0)
-    back = scenario.work.ffn_part().timer(ffn.machine(efficiency), 0.0)
-    per_token = 2 * geometry.hidden * geometry.layer_count * scenario.work.element_bytes
-    messages = 2 * geometry.layer_count * scenario.link.message_seconds
+    within = replace(efficiency, step_seconds=0.0)
+    front = step_timer(work.attention_part(context), attention.rates(within))
+    back = step_timer(work.ffn_part(), ffn.rates(within))
+    per_token = 2 * work.hidden * len(work.layers) * work.element_bytes
+    messages = 2 * len(work.layers) * scenario.link.message_seconds
 
     def attend(batch: float) -> float:
         return front(batch / MICRO_BATCHES)
@@ -103,7 +106,7 @@ def _attention_ffn(scenario: Scenario, attention: Replica, ffn: Replica, shared_
         return None
     room = attention.room(scenario.efficiency)
     kept = work.weight_bytes - work.ffn_bytes
-    state = work.state_bytes(workload.longest_context)
+    state = work.kv_bytes(workload.longest_context)
     most, bound = most_sequences(room, kept, state, scenario.efficiency.most_sequences)
     first, rate = scenario.prefill.replica, workload.requests_per_second
     alone = prefill_seconds(scenario, first)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hawk_planner.sizing import roofline as rates
+from hawk_planner.perf.rates import ASSUMED, Efficiency
 
 from . import checks, economics
-from .scenario import Efficiency, Link, SteadyTraffic
+from .scenario import Link, SteadyTraffic
 
 __all__ = ["BOUNDS", "Assumption", "Given", "Inputs", "bounded", "gather", "option_of"]
 
@@ -76,8 +76,8 @@ DEFAULTS: dict[str, Default] = {
     "output_tokens": Default(512, "tokens", "default: no traffic is given or measured"),
     "dispersion": Default(1.0, "", "default: Poisson arrivals"),
     "link_bytes_per_second": Default(50e9, "bytes/s", "default: a 400G RoCEv2 port a rail"),
-    "prefill_mfu": Default(rates.PREFILL_MFU, "", "published for long prompts: 0.60 to 0.75", 0.5, 0.75),
-    "decode_mbu": Default(rates.DECODE_MBU, "", "assumed: 0.55 to 0.85 is commonly reached", 0.55, 0.85),
+    "prefill_mfu": Default(ASSUMED.prefill_mfu, "", "published for long prompts: 0.60 to 0.75", 0.5, 0.75),
+    "decode_mbu": Default(ASSUMED.decode_mbu, "", "assumed: 0.55 to 0.85 is commonly reached", 0.55, 0.85),
     "years": Default(3.0, "years", "write-off of a purchase, as the sizing of the operator"),
     "usd_per_kwh": Default(0.10, "USD/kWh", "assumed industrial tariff"),
     "power_usage_effectiveness": Default(1.3, "", "assumed: cooling and conversion"),
@@ -178,14 +178,7 @@ def gather(given: Given, measured: Given = PLAIN, *, rails: int, chunk_layers: i
         port_watts=take("port_watts"),
         message_seconds=take("message_seconds"),
     )
-    efficiency = Efficiency(
-        prefill_mfu=take("prefill_mfu"),
-        decode_mbu=take("decode_mbu"),
-        usable_memory=rates.USABLE_MEMORY,
-        step_seconds=rates.STEP_OVERHEAD_S,
-        tensor=rates.TENSOR_EFFICIENCY,
-        most_sequences=rates.MAX_BATCH,
-    )
+    efficiency = Efficiency(prefill_mfu=take("prefill_mfu"), decode_mbu=take("decode_mbu"))
     tariff = economics.Tariff(take("years"), take("usd_per_kwh"), take("power_usage_effectiveness"))
     changes = take("role_changes_per_hour")
     listed += _fixed(link, efficiency, "--rails" if given.rails else "spec.transfer")

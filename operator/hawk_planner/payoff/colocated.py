@@ -11,7 +11,6 @@ from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from .candidate import Candidate, ServingMode
-from .roofline import Work
 from .serving import Limit, Mixed, mix_steadily, most_sequences
 from .times import slots, step_timer
 from .ways import attains, finish, latency, miss, pool_use, sizes, smallest
@@ -74,18 +73,22 @@ def serve(
     overhead = scenario.efficiency.step_seconds + rounds.seconds
     itl, context = scenario.targets.itl, workload.mean_context
     room = replica.room(scenario.efficiency)
-    state = scenario.work.state_bytes(workload.longest_context)
+    state = scenario.work.kv_bytes(workload.longest_context)
     most, bound = most_sequences(room, scenario.work.weight_bytes, state, slots(scenario, replica))
     if bound is Limit.WEIGHTS:
         return None
-    prompt, step = scenario.work.prefill(workload.prompt_tokens), scenario.work.decode(context)
+    prompt, step = scenario.work.prompt(workload.prompt_tokens), scenario.work.decode(context)
     step = replace(step, tokens=1.0 + rounds.drafts)
     plain = step_timer(scenario, replica, step, context, overhead=overhead)
     best: Colocation | None = None
     for chunk in sorted({min(chunk, workload.prompt_tokens) for chunk in CHUNKS}):
         pieces = ceil(workload.prompt_tokens / chunk)
-        # Weights are read once for a chunk and the decodes beside it, arithmetic adds up.
-        piece = Work(prompt.flops / pieces, prompt.nbytes)
+        piece = replace(
+            prompt,
+            linear_flops=prompt.linear_flops / pieces,
+            weight_bytes=scenario.work.step_bytes(chunk),
+            attention_flops=prompt.attention_flops / pieces,
+        )
         mixed = mix_steadily(
             step_timer(scenario, replica, step, context, overhead=overhead, beside=piece),
             plain,

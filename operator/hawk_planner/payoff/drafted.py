@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hawk_planner.perf.steps import step_timer
+
 from .candidate import Candidate, ServingMode
 from .colocated import DraftRounds, cheapest_first, colocate, why_missed
 from .drafting import accepted_tokens, message_bytes
@@ -50,10 +52,10 @@ def target_draft(scenario: Scenario) -> Candidate:
 
 
 def _rounds(scenario: Scenario, drafter: Drafter, length: int, batch: float) -> DraftRounds:
-    second = scenario.decode.replica.machine(scenario.efficiency)
+    second = scenario.decode.replica.rates(scenario.efficiency)
     step = drafter.work.decode(scenario.workload.mean_context)
-    drafting = length * step.timer(second, scenario.efficiency.step_seconds)(batch)
-    sent = message_bytes(length, drafter.work.geometry.hidden)
+    drafting = length * step_timer(step, second)(batch)
+    sent = message_bytes(length, drafter.work.hidden)
     nbytes = batch * (sent.proposal_bytes + sent.response_bytes)
     message = 2 * scenario.link.message_seconds + nbytes / scenario.link.rate
     return DraftRounds(

@@ -37,7 +37,7 @@ def hand_over(scenario: Scenario, prefill_seconds: float) -> Handover:
 
 
 @lru_cache(maxsize=512)
-def _hand_over(layers: tuple[int, ...], link: Link, path_share: float, prefill_seconds: float) -> Handover:
+def _hand_over(layers: tuple[float, ...], link: Link, path_share: float, prefill_seconds: float) -> Handover:
     count = len(layers)
     lengths = [link.chunk_layers] if link.chunk_layers else [c for c in CHUNK_CHOICES if c < count] + [count]
 

@@ -67,7 +67,7 @@ def html_page(name: str, answer: CapacityPlan, data: dict[str, Any]) -> str:
     )
     parts = [
         f"<h1>Does splitting pay for {escape(name)}?</h1>",
-        f'<p class="soft">{escape(scenario.work.geometry.name)}, {traffic}.</p>',
+        f'<p class="soft">{escape(scenario.work.name)}, {traffic}.</p>',
         f'<div class="verdict"><b>{escape(_verdict(data))}</b><br>{escape(data["reason"])}</div>',
         "<h2>Ways of serving, ranked</h2>",
         _candidates(data["candidates"]),

@@ -188,9 +188,11 @@ def corners(question: Question) -> list[Scenario]:
     def scaled(part: DeclaredGroup, end: int) -> DeclaredGroup:
         mfu, mbu = ends.get("prefill_mfu"), ends.get("decode_mbu")
         device = part.replica.device
+        faster = mfu[end] / middle.prefill_mfu if mfu else 1
         changed = replace(
             device,
-            flops=device.flops and device.flops * (mfu[end] / middle.prefill_mfu if mfu else 1),
+            flops=device.flops and device.flops * faster,
+            attention_flops=device.attention_flops and device.attention_flops * faster,
             bandwidth=device.bandwidth and device.bandwidth * (mbu[end] / middle.decode_mbu if mbu else 1),
         )
         return replace(part, replica=replace(part.replica, device=changed))

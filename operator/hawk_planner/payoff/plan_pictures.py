@@ -59,7 +59,7 @@ def cost_chart(answer: CapacityPlan) -> Chart:
     return Bars(
         title="What a million output tokens cost",
         subtitle=(
-            f"{answer.scenario.work.geometry.name}, {workload.requests_per_second:g} requests/s of "
+            f"{answer.scenario.work.name}, {workload.requests_per_second:g} requests/s of "
             f"{workload.prompt_tokens:,} + {workload.output_tokens:,} tokens; blue: split; line: range"
         ),
         x="USD a million output tokens",
@@ -117,21 +117,22 @@ def roofline_chart(answer: CapacityPlan) -> Chart:
         machine = Machine(device.known("flops"), device.known("bandwidth"))
         heights = tuple(attainable_flops(x, machine) / 1e12 for x in intensities)
         lines.append(Line(device.name, intensities, heights))
-    decode = Work(step.sequence_flops, step.weight_bytes + step.sequence_bytes).intensity
+    decode = Work(step.flops, step.weight_bytes + step.state_bytes).intensity
     batch = _batch(answer)
-    batched = Work(batch * step.sequence_flops, step.weight_bytes + batch * step.sequence_bytes).intensity
+    batched = Work(batch * step.flops, step.weight_bytes + batch * step.state_bytes).intensity
     second = scenario.decode.replica.device
     slower = Machine(second.known("flops"), second.known("bandwidth"))
     for name, at in (("decode, one sequence", decode), (f"decode, batch {batch:.0f}", batched)):
         marks.append(Mark(name, at, attainable_flops(at, slower) / 1e12, offset=(10, -12)))
     first = scenario.prefill.replica.device
-    prompt = work.prefill(scenario.workload.prompt_tokens).intensity
+    whole = work.prompt(scenario.workload.prompt_tokens)
+    prompt = Work(whole.flops, whole.nbytes).intensity
     faster = Machine(first.known("flops"), first.known("bandwidth"))
     at = min(prompt, intensities[-1])
     marks.append(Mark("prefill", at, attainable_flops(at, faster) / 1e12, offset=(10, -18)))
     return Lines(
         title="What each device can do at best",
-        subtitle=f"{work.geometry.name}, context of {context:,} tokens; peaks, before any efficiency",
+        subtitle=f"{work.name}, context of {context:,} tokens; peaks, before any efficiency",
         x="FLOPs a byte",
         y="TFLOP/s of one device",
         lines=tuple(lines),

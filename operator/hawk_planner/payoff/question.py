@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from hawk_api.v1alpha1 import Precision, Role
+from hawk_api.v1alpha1 import Role
+from hawk_planner.perf.rates import peak_at
+from hawk_planner.perf.work import ModelWork
 
 from . import checks
 from .assumptions import PLAIN, Assumption, Given, Inputs, bounded, gather, option_of
@@ -15,13 +17,12 @@ from .paths import WHOLE, LayoutPath, layout_path
 from .scenario import DeclaredGroup, Device, Replica, Scenario, Targets
 from .split import split
 from .times import prefill_seconds
-from .work import ModelCosts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hawk_api.models import Geometry
-    from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPoolSpec
+    from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPoolSpec, Precision
     from hawk_api.v1alpha1.group import GroupSpec
     from hawk_api.v1alpha1.scaling import Objective
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["Question", "build_question", "device_of"]
 
 MOST_HALVINGS = 6
-SIXTEEN_BITS = (Precision.FLOAT16, Precision.BFLOAT16)
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,10 @@ def build_question(
 
     `measured` is the pool's own traffic and link, `times` are engine times.
     """
-    work = ModelCosts(geometry, spec.model.kv_dtype, spec.model.weights)
+    work = ModelWork.of(geometry, spec.model.kv_dtype, spec.model.weights)
+    precision = spec.model.weights or geometry.ffn_precision
     first, second = _sides(spec)
-    prefill, decode = (_part(group, classes, work, times) for group in (first, second))
+    prefill, decode = (_part(group, classes, precision, times) for group in (first, second))
     inputs = gather(given, measured, rails=spec.transfer.rails, chunk_layers=spec.transfer.chunk_layers)
     budget = spec.scaling.budget
     scenario = Scenario(
@@ -81,7 +82,13 @@ def build_question(
     path, scenario = _path(spec, geometry, classes, given, measured, scenario, (first, second))
     if (given.requests_per_second, measured.requests_per_second) == (None, None):
         scenario, inputs = _with_rate(scenario, inputs)
-    listed = [*_model(work), *_devices(scenario), *_times(scenario), *inputs.assumptions, path]
+    listed = [
+        *_model(spec, geometry, work),
+        *_devices(scenario),
+        *_times(scenario),
+        *inputs.assumptions,
+        path,
+    ]
     if len(spec.groups) > 2:
         names = f"{first.name} and {second.name} of {len(spec.groups)}"
         listed.append(Assumption("groups", names, "", "the first of each role is priced"))
@@ -157,7 +164,7 @@ def _target(objective: Objective | None) -> tuple[float, float] | None:
 def _part(
     group: GroupSpec,
     classes: Mapping[str, AcceleratorClassSpec],
-    work: ModelCosts,
+    precision: Precision,
     times: Sequence[Measured],
 ) -> DeclaredGroup:
     name = group.accelerator_class
@@ -173,15 +180,15 @@ def _part(
             f"{name} is not a known AcceleratorClass",
             "create it, or choose a shipped one",
         )
-    device = device_of(name, classes[name], work)
+    device = device_of(name, classes[name], precision)
     devices = group.accelerators_per_replica
     return DeclaredGroup(
         group.name, Replica(device, devices, closest(times, name, devices)), group.replicas.max
     )
 
 
-def device_of(name: str, spec: AcceleratorClassSpec, work: ModelCosts) -> Device:
-    """Return a class's figures, its FLOP/s at the precision of the model's weights."""
+def device_of(name: str, spec: AcceleratorClassSpec, precision: Precision) -> Device:
+    """Return a class's figures, its FLOP/s at the `precision` of the model's weights."""
 
     def number(value: Any) -> float | None:
         return None if value is None else float(value)
@@ -189,7 +196,8 @@ def device_of(name: str, spec: AcceleratorClassSpec, work: ModelCosts) -> Device
     roles = set(spec.roles)
     return Device(
         name=name,
-        flops=number(_flops(spec, work.precision or work.geometry.ffn_precision)),
+        flops=peak_at(spec.flops, precision),
+        attention_flops=peak_at(spec.flops),
         memory=number(spec.memory),
         bandwidth=number(spec.bandwidth),
         watts=number(spec.power),
@@ -201,17 +209,8 @@ def device_of(name: str, spec: AcceleratorClassSpec, work: ModelCosts) -> Device
     )
 
 
-def _flops(spec: AcceleratorClassSpec, precision: Precision) -> Any:
-    """Return the rate at `precision`, else at 16 bits: narrower weights are then widened first."""
-    rates = spec.flops or {}
-    for wanted in (precision, *SIXTEEN_BITS):
-        if wanted in rates:
-            return rates[wanted]
-    return None
-
-
-def _model(work: ModelCosts) -> list[Assumption]:
-    geometry = work.geometry
+def _model(spec: HawkPoolSpec, geometry: Geometry, work: ModelWork) -> list[Assumption]:
+    weights, dtype = spec.model.weights, spec.model.kv_dtype
     return [
         Assumption(
             "model", geometry.name, "", f"geometry: {geometry.layer_count} layers, {geometry.attention}"
@@ -221,14 +220,14 @@ def _model(work: ModelCosts) -> list[Assumption]:
             "weight_bytes",
             work.weight_bytes,
             "bytes",
-            f"derived, {work.precision or 'as published'}",
+            f"derived, {weights or 'as published'}",
             option="spec.model.weights",
         ),
         Assumption(
             "kv_bytes_per_token",
-            float(geometry.kv_bytes_per_token(work.kv_dtype)),
+            float(geometry.kv_bytes_per_token(dtype)),
             "bytes",
-            f"derived, {work.kv_dtype}",
+            f"derived, {dtype}",
             option="spec.model.kvDtype",
         ),
     ]

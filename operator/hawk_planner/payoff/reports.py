@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hawk_planner.perf.work import ModelWork
+
 from . import checks, drafting, exchange
 from .handoff import Handoff, link_load, price_handoff
 from .pipeline import chunk_timeline
-from .work import ModelCosts
 
 if TYPE_CHECKING:
     from hawk_api.models import Geometry
@@ -90,7 +91,7 @@ def _word(delta: float) -> str:
 
 def report_afd(geometry: Geometry, inputs: AfdInputs) -> Report:
     """Return the figures of an attention/FFN split for one decode step, and what the freed memory holds."""
-    work = ModelCosts(geometry, inputs.kv_dtype)
+    work = ModelWork.of(geometry, inputs.kv_dtype)
     experts, chosen = _experts(geometry)
     destinations, probability = 1.0, None
     if inputs.ffn_ranks is not None:
@@ -108,7 +109,7 @@ def report_afd(geometry: Geometry, inputs: AfdInputs) -> Report:
             destinations=destinations,
         )
     )
-    request = work.state_bytes(inputs.context_tokens)
+    request = work.kv_bytes(inputs.context_tokens)
     report: Report = {
         "model": geometry.name,
         **vars(inputs),
@@ -132,7 +133,7 @@ def report_afd(geometry: Geometry, inputs: AfdInputs) -> Report:
         "send_probability": probability,
         "destinations_per_token": destinations,
     }
-    return report | _capacity(work, inputs, request)
+    return report | _capacity(geometry, inputs, request, work.ffn_bytes)
 
 
 def _experts(geometry: Geometry) -> tuple[int, int]:
@@ -143,16 +144,16 @@ def _experts(geometry: Geometry) -> tuple[int, int]:
     return 1, 1
 
 
-def _capacity(work: ModelCosts, inputs: AfdInputs, request: float) -> Report:
+def _capacity(geometry: Geometry, inputs: AfdInputs, request: float, freed: float) -> Report:
     asked = inputs.waiting_requests, inputs.tokens_per_expert_limit
     if asked == (None, None):
         return {}
     for name, value in zip(("waiting requests", "tokens per expert limit"), asked, strict=True):
         if value is None:
             raise checks.MissingInputError(name, "isn't given", "give both to judge the freed capacity")
-    experts, chosen = _experts(work.geometry)
+    experts, chosen = _experts(geometry)
     capacity = exchange.judge_capacity(
-        freed_bytes=work.ffn_bytes,
+        freed_bytes=freed,
         request_bytes=request,
         batch=inputs.batch,
         waiting_requests=inputs.waiting_requests or 0.0,

@@ -7,22 +7,23 @@ which a plan turns into "unknown", never into a default.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import log2
 from typing import TYPE_CHECKING, Literal
 
+from hawk_planner.perf.rates import Rates, rates_of
+
 from . import checks, economics
-from .roofline import Machine
 
 if TYPE_CHECKING:
+    from hawk_planner.perf.rates import Efficiency
+    from hawk_planner.perf.work import ModelWork
+
     from .handoff import Emitter
     from .measured import Measured
-    from .work import ModelCosts
 
 __all__ = [
     "DeclaredGroup",
     "Device",
     "Drafter",
-    "Efficiency",
     "Link",
     "Replica",
     "Scenario",
@@ -46,6 +47,8 @@ class Device:
     prefills: bool = True
     decodes: bool = True
     startup_seconds: float | None = None
+    attention_flops: float | None = None
+    """FLOP/s in 16 bits, where they differ from `flops`."""
 
     def known(self, name: Literal["flops", "memory", "bandwidth", "startup_seconds"]) -> float:
         """Return a figure that a computation can't do without."""
@@ -74,24 +77,6 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Efficiency:
-    """The reached shares of the peak rates: assumptions, each with a name to change it by."""
-
-    prefill_mfu: float
-    """Share of peak FLOP/s that prefill reaches."""
-    decode_mbu: float
-    """Share of peak memory bandwidth that decode reaches."""
-    usable_memory: float
-    """Share of memory for weights and KV."""
-    step_seconds: float
-    """Scheduling and launch of one step."""
-    tensor: float
-    """The share of the rates that is left at each doubling of a replica's devices."""
-    most_sequences: int
-    """Sequences that an engine decodes at once."""
-
-
-@dataclass(frozen=True)
 class Replica:
     """One worker: devices that serve together."""
 
@@ -104,14 +89,15 @@ class Replica:
         """Return the replica with another number of devices."""
         return replace(self, devices=devices)
 
-    def machine(self, efficiency: Efficiency) -> Machine:
-        """Return the replica's rates with what is reached of them."""
-        sharing = efficiency.tensor ** log2(self.devices)
-        return Machine(
-            flops=self.device.known("flops") * self.devices * sharing,
-            bytes_per_second=self.device.known("bandwidth") * self.devices * sharing,
-            compute_share=efficiency.prefill_mfu,
-            memory_share=efficiency.decode_mbu,
+    def rates(self, efficiency: Efficiency) -> Rates:
+        """Return the rates that the replica reaches."""
+        attention = self.device.attention_flops
+        return rates_of(
+            self.device.known("flops") * self.devices,
+            self.device.known("bandwidth") * self.devices,
+            attention_flops=attention and attention * self.devices,
+            devices=self.devices,
+            efficiency=efficiency,
         )
 
     def room(self, efficiency: Efficiency) -> float:
@@ -181,7 +167,7 @@ class Targets:
 class Drafter:
     """The inputs that price a draft and verify split."""
 
-    work: ModelCosts
+    work: ModelWork
     acceptance: float
     synchronisation_seconds: float
 
@@ -200,7 +186,7 @@ class DeclaredGroup:
 class Scenario:
     """One question for the planner."""
 
-    work: ModelCosts
+    work: ModelWork
     prefill: DeclaredGroup
     decode: DeclaredGroup
     workload: SteadyTraffic

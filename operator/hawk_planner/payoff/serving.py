@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .scenario import Efficiency, Replica
-    from .work import ModelCosts
+    from hawk_planner.perf.rates import Efficiency
+    from hawk_planner.perf.work import ModelWork
+
+    from .scenario import Replica
 
 MOST_CHORDS = 60
 BALANCED = 1e-9
@@ -54,7 +56,7 @@ class Decoding:
     """Mean time of a step."""
 
 
-def fits(work: ModelCosts, replica: Replica, efficiency: Efficiency) -> bool:
+def fits(work: ModelWork, replica: Replica, efficiency: Efficiency) -> bool:
     """Return whether the weights fit."""
     return work.weight_bytes < replica.room(efficiency)
 

@@ -45,7 +45,7 @@ class Sided:
 def decode_side(scenario: Scenario, replica: Replica, replicas: float, held_seconds: float) -> Decoding:
     """Return how `replicas` decode all requests, each holding its blocks `held_seconds` before it starts."""
     workload = scenario.workload
-    state = scenario.work.state_bytes(workload.longest_context)
+    state = scenario.work.kv_bytes(workload.longest_context)
     room = replica.room(scenario.efficiency)
     most, bound = most_sequences(room, scenario.work.weight_bytes, state, slots(scenario, replica))
     if bound is Limit.WEIGHTS:
@@ -224,7 +224,7 @@ def _over_bound(scenario: Scenario, found: Sided) -> str:
 
 def _load(scenario: Scenario, replica: Replica, found: Sided) -> float:
     """Return the share of the decode pool's sequences in use."""
-    state = scenario.work.state_bytes(scenario.workload.longest_context)
+    state = scenario.work.kv_bytes(scenario.workload.longest_context)
     room = replica.room(scenario.efficiency)
     most, _ = most_sequences(room, scenario.work.weight_bytes, state, slots(scenario, replica))
     return found.decoding.batch / most if most else 1.0

@@ -6,16 +6,19 @@ a chunk among decodes, a round of drafts) the roofline's time is taken, times me
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .roofline import run_time
+from hawk_planner.perf.steps import prompt_seconds
+from hawk_planner.perf.steps import step_timer as timer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .roofline import Work
+    from hawk_planner.perf.rates import Rates
+    from hawk_planner.perf.work import DecodeWork, PromptWork
+
     from .scenario import Replica, Scenario
-    from .work import DecodeStep
 
 __all__ = ["prefill_factor", "prefill_seconds", "slots", "step_timer"]
 
@@ -26,8 +29,8 @@ def prefill_seconds(scenario: Scenario, replica: Replica) -> float:
 
 
 def _roofline(scenario: Scenario, replica: Replica) -> float:
-    work = scenario.work.prefill(scenario.workload.prompt_tokens)
-    return run_time(work, replica.machine(scenario.efficiency)) + scenario.efficiency.step_seconds
+    work = scenario.work.prompt(scenario.workload.prompt_tokens)
+    return prompt_seconds(work, replica.rates(scenario.efficiency))
 
 
 def prefill_factor(scenario: Scenario, replica: Replica) -> float:
@@ -42,11 +45,11 @@ def prefill_factor(scenario: Scenario, replica: Replica) -> float:
 def step_timer(
     scenario: Scenario,
     replica: Replica,
-    step: DecodeStep,
-    context: int,
+    step: DecodeWork,
+    context: float,
     *,
     overhead: float | None = None,
-    beside: Work | None = None,
+    beside: PromptWork | None = None,
 ) -> Callable[[float], float]:
     """Return seconds of a decode step as a function of the batch; `beside` is a chunk of a prompt in it.
 
@@ -54,8 +57,7 @@ def step_timer(
     one without as a plain step.
     """
     efficiency = scenario.efficiency
-    overhead = efficiency.step_seconds if overhead is None else overhead
-    seconds = step.timer(replica.machine(efficiency), overhead, beside)
+    seconds = timer_of(step, _with_overhead(replica.rates(efficiency), overhead), beside)
     measured = replica.measured
     if measured is None:
         return seconds
@@ -65,15 +67,17 @@ def step_timer(
     if not measured.steps:
         return seconds
     known = measured
-    plain = scenario.work.decode(context).timer(
-        replica.sized(known.devices).machine(efficiency), efficiency.step_seconds
-    )
+    plain = timer_of(scenario.work.decode(context), replica.sized(known.devices).rates(efficiency))
 
     def corrected(batch: float) -> float:
         least = max(batch, known.batches[0])
         return seconds(batch) * known.step_seconds(least, context) / plain(least)
 
     return corrected
+
+
+def _with_overhead(rates: Rates, overhead: float | None) -> Rates:
+    return rates if overhead is None else replace(rates, overhead_s=overhead)
 
 
 def slots(scenario: Scenario, replica: Replica) -> int:

@@ -46,7 +46,8 @@ _SIMULATED = (
         f"hawk_planner.simulate.{name}"
         for name in ("engine", "meter", "policies", "router", "score", "workers")
     ),
-    "hawk_planner.sizing.roofline",
+    *(f"hawk_planner.perf.{name}" for name in ("experts", "rates", "steps", "work")),
+    "hawk_planner.sizing.worker",
 )
 """The code that says what a policy's decisions lead to."""
 

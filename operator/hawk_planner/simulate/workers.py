@@ -12,20 +12,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hawk_planner.sizing.roofline import (
-    DECODE_MBU,
-    MAX_BATCH,
-    PREFILL_MFU,
-    STEP_OVERHEAD_S,
-    TENSOR_EFFICIENCY,
-    USABLE_MEMORY,
-)
+from hawk_planner.perf.rates import ASSUMED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hawk_planner.perf.work import ModelWork
     from hawk_planner.simulate.traces import TraceRequest
-    from hawk_planner.sizing import ModelWork, SizedGroup
+    from hawk_planner.sizing import SizedGroup
 
 
 DEFAULT_CHUNK_S = 0.05
@@ -97,15 +91,18 @@ class PrefillWorker:
 
 @dataclass(frozen=True)
 class StepCost:
-    """Time of one decode step: `base` + the larger of reading and computing.
+    """Time of one decode step, as `perf.steps` has it, with the lines that it follows between two changes.
 
-    Both are lines in sequences and tokens of context; reading has the experts that the sequences choose on
-    top.
+    `base` seconds, the linear layers (the larger of `arithmetic` a sequence and of reading `weights` and the
+    experts that the sequences choose), and attention (the larger of two lines in sequences and tokens of
+    context: `read` and `compute`).
     """
 
     base: float
-    read: tuple[float, float, float]
-    compute: tuple[float, float, float]
+    arithmetic: float
+    weights: float
+    read: tuple[float, float]
+    compute: tuple[float, float]
     experts: tuple[tuple[float, float], ...]
     """Seconds to read all experts of a kind, and the chance that a token chooses a given one of them not."""
     memory_bytes: float
@@ -115,40 +112,46 @@ class StepCost:
     @classmethod
     def of(cls, group: SizedGroup, model: ModelWork) -> StepCost:
         """The lines of one worker; windows of attention count as what each sequence reads at most."""
-        worker = group.worker
-        sharing = TENSOR_EFFICIENCY ** math.log2(max(1, worker.devices))
-        bandwidth = (worker.bandwidth or math.nan) * DECODE_MBU * sharing
-        flops = (worker.flops or math.nan) * PREFILL_MFU * sharing
+        rates, work = group.worker.rates, model.decode(0.0)
         read, fixed = _lines(model.kv_read)
         pairs, fixed_pairs = _lines(model.decode_attention)
         kept, fixed_kept = _lines(model.kv)
         return cls(
-            base=STEP_OVERHEAD_S,
+            base=rates.overhead_s,
+            arithmetic=work.linear_flops / rates.flops,
+            weights=work.weight_bytes / rates.bytes_per_second,
             read=(
-                model.fixed_step_bytes / bandwidth,
-                (fixed + model.state_bytes) / bandwidth,
-                read / bandwidth,
+                (fixed + model.state_bytes) / rates.bytes_per_second,
+                read / rates.bytes_per_second,
             ),
-            compute=(0.0, (model.token_flops(0.0) + fixed_pairs) / flops, pairs / flops),
-            experts=tuple((group.nbytes / bandwidth, group.missed) for group in model.experts),
-            memory_bytes=(worker.memory or math.nan) * USABLE_MEMORY - model.weight_bytes,
+            compute=(fixed_pairs / rates.attention_flops, pairs / rates.attention_flops),
+            experts=tuple((group.nbytes / rates.bytes_per_second, group.missed) for group in model.experts),
+            memory_bytes=group.worker.room - model.weight_bytes,
             kv_token=kept,
             kv_sequence=fixed_kept + model.state_bytes,
         )
 
     def line(self, sequences: int, tokens: float) -> tuple[float, float]:
         """Time of a step at `tokens` of context, and what each further token adds."""
-        a, b, c = self.read
-        d, e, f = self.compute
-        reading, computing = a + b * sequences + c * tokens, d + e * sequences + f * tokens
+        weights = self.weights
         for whole, missed in self.experts:
-            reading += whole * (1 - missed**sequences)
-        return (self.base + reading, c) if reading >= computing else (self.base + computing, f)
+            weights += whole * (1 - missed**sequences)
+        attention, slope = self._attention(sequences, tokens)
+        return self.base + max(sequences * self.arithmetic, weights) + attention, slope
+
+    def _attention(self, sequences: int, tokens: float) -> tuple[float, float]:
+        a, b = self.read
+        c, d = self.compute
+        reading, computing = a * sequences + b * tokens, c * sequences + d * tokens
+        return (reading, b) if reading >= computing else (computing, d)
 
     def compute_left(self, sequences: int, tokens: float, step_s: float) -> float:
-        """Share of a step of `step_s` that a batch leaves to a prompt's chunk; reading overlaps with it."""
-        a, b, c = self.compute
-        return max(_LEAST_SHARE, 1.0 - (self.base + a + b * sequences + c * tokens) / step_s)
+        """Share of a step of `step_s` that a batch leaves to a prompt's chunk.
+
+        The chunk's linear layers run while the weights are read; the batch's attention is its own.
+        """
+        attention, _ = self._attention(sequences, tokens)
+        return max(_LEAST_SHARE, 1.0 - (self.base + sequences * self.arithmetic + attention) / step_s)
 
     def kv_bytes(self, tokens: int) -> float:
         """Bytes that a sequence of so many tokens holds."""
@@ -212,16 +215,12 @@ class DecodeWorker:
 
     def step_with(self, context: int) -> float:
         """Seconds of a step with one sequence more, by the tokens at the last change."""
-        sequences, tokens, cost = len(self.ends) + 1, self.tokens + context, self.cost
-        a, b, c = cost.read
-        d, e, f = cost.compute
-        reading, computing = a + b * sequences + c * tokens, d + e * sequences + f * tokens
-        return cost.base + max(reading, computing)
+        return self.cost.line(len(self.ends) + 1, self.tokens + context)[0]
 
     def fits(self, job: Job) -> bool:
         """True if there is a place and memory for all that the sequence will hold."""
         need = self.cost.kv_bytes(job.request.prompt + job.request.output)
-        return len(self.ends) < MAX_BATCH and need <= self.free_bytes
+        return len(self.ends) < ASSUMED.most_sequences and need <= self.free_bytes
 
     def advance(self, now: float) -> None:
         """Let the batch decode until `now`."""

@@ -14,14 +14,13 @@ if TYPE_CHECKING:
     from hawk_planner.sizing.decision import Decision
     from hawk_planner.sizing.history import History
     from hawk_planner.sizing.problem import GroupObservation, Problem, SizedGroup, SizingObjective
-    from hawk_planner.sizing.roofline import ModelWork, Worker
     from hawk_planner.sizing.steps import Present, Step, next_step
+    from hawk_planner.sizing.worker import Worker
 
 __all__ = [
     "Decision",
     "GroupObservation",
     "History",
-    "ModelWork",
     "Present",
     "Problem",
     "SizedGroup",
@@ -37,12 +36,11 @@ _HOMES = {
     "SizedGroup": "problem",
     "GroupObservation": "problem",
     "History": "history",
-    "ModelWork": "roofline",
     "SizingObjective": "problem",
     "Present": "steps",
     "Problem": "problem",
     "Step": "steps",
-    "Worker": "roofline",
+    "Worker": "worker",
     "next_step": "steps",
     "plan_replicas": "decide",
 }

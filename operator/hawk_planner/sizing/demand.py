@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from hawk_planner.sizing.queueing import Queue, dispersion_at, servers_for
 
 if TYPE_CHECKING:
+    from hawk_planner.perf.work import ModelWork
     from hawk_planner.sizing.problem import SizedGroup, SizingObjective
-    from hawk_planner.sizing.roofline import ModelWork
     from hawk_planner.traffic import Distribution
 
 UTILISATION_WITHOUT_OBJECTIVE = 0.8
@@ -285,7 +285,7 @@ class DecodeNeed:
     def limit(self) -> str:
         """The limit that keeps the batch from being larger."""
         if not self.memory_batch:
-            return "the weights don't fit the memory"
+            return "not even one sequence fits the memory beside the weights"
         if not self.latency_batch:
             return "ITL: one sequence alone is slower than the target"
         if self.latency_batch <= self.memory_batch:

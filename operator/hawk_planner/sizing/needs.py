@@ -173,9 +173,9 @@ def _check(group: SizedGroup, weight_bytes: float) -> None:
     if lacking:
         named = f"AcceleratorClass {group.device_class!r}" if group.device_class else "no accelerator class"
         raise CannotSizeError(f"group {group.name} ({named}) lacks {', '.join(lacking)}; add it to the class")
-    memory = group.worker.memory or 0.0
-    if memory <= weight_bytes:
+    room = group.worker.room
+    if room <= weight_bytes:
         raise CannotSizeError(
             f"group {group.name}: the weights ({weight_bytes / 1e9:.1f} GB) don't fit a replica's memory "
-            f"({memory / 1e9:.1f} GB); raise acceleratorsPerReplica"
+            f"({room / 1e9:.1f} GB usable); raise acceleratorsPerReplica"
         )

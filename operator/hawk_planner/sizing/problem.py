@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from hawk_api import ratio as ratios
 from hawk_api.labels import FORCE_RATIO, PAUSED
-from hawk_api.v1alpha1.enums import BurstReserve, Fallback, Precision, QueueOrder, Role, ScalingMode
+from hawk_api.v1alpha1.enums import BurstReserve, Fallback, QueueOrder, Role, ScalingMode
 from hawk_api.v1alpha1.scaling import TtftObjective
-from hawk_planner.sizing.roofline import ModelWork, Worker
+from hawk_planner.perf.rates import peak_at
+from hawk_planner.perf.work import ModelWork
+from hawk_planner.sizing.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,13 +19,13 @@ if TYPE_CHECKING:
 
     from hawk_api.models.geometry import Geometry
     from hawk_api.v1alpha1.acceleratorclass import AcceleratorClassSpec
+    from hawk_api.v1alpha1.enums import Precision
     from hawk_api.v1alpha1.group import GroupSpec
     from hawk_api.v1alpha1.hawkpool import HawkPool
     from hawk_api.v1alpha1.scaling import Objective as ObjectiveSpec
 
 HOURS_OF_SERVICE = 3 * 365 * 24
 """Hours over which a device that was bought is paid off."""
-_PRECISIONS = (Precision.FLOAT16, Precision.BFLOAT16)
 
 
 @dataclass(frozen=True)
@@ -113,13 +115,14 @@ class Problem:
     ) -> Problem:
         """Read it from a pool; a class that isn't known leaves its group's figures unknown."""
         spec = pool.spec
+        precision = spec.model.weights or (geometry.ffn_precision if geometry else None)
         notes = pool.metadata.annotations or {}
         scaling, budget = spec.scaling, spec.scaling.budget
         return cls(
             model=None
             if geometry is None
             else ModelWork.of(geometry, spec.model.kv_dtype, spec.model.weights),
-            groups=tuple(_group(g, classes.get(g.accelerator_class or "")) for g in spec.groups),
+            groups=tuple(_group(g, classes.get(g.accelerator_class or ""), precision) for g in spec.groups),
             ttft=_objective(spec.objectives.ttft),
             itl=_objective(spec.objectives.itl),
             budget_devices=budget.devices,
@@ -184,11 +187,9 @@ def _objective(spec: ObjectiveSpec | None) -> SizingObjective | None:
     return SizingObjective(spec.percentile / 100.0, spec.target, float(stretch or 0.0))
 
 
-def _group(spec: GroupSpec, found: AcceleratorClassSpec | None) -> SizedGroup:
+def _group(spec: GroupSpec, found: AcceleratorClassSpec | None, precision: Precision | None) -> SizedGroup:
     size = spec.accelerators_per_replica
-    flops = None
-    if found is not None and found.flops:
-        flops = next((float(found.flops[p]) for p in _PRECISIONS if p in found.flops), None)
+    peaks = found.flops if found else None
 
     def scaled(figure: object) -> float | None:
         return None if figure is None else float(figure) * size  # type: ignore[arg-type]
@@ -199,10 +200,11 @@ def _group(spec: GroupSpec, found: AcceleratorClassSpec | None) -> SizedGroup:
         least=spec.replicas.min,
         most=spec.replicas.max,
         worker=Worker(
-            flops=scaled(flops),
+            flops=scaled(peak_at(peaks, precision)),
             bandwidth=scaled(found.bandwidth if found else None),
             memory=scaled(found.memory if found else None),
             devices=size,
+            attention_flops=scaled(peak_at(peaks)),
         ),
         devices=spec.devices,
         usd_per_hour=scaled(found.price_per_hour if found else None),

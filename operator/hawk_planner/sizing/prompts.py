@@ -64,7 +64,7 @@ def _left(problem: Problem, needs: Needs, load: OfferedLoad, group: SizedGroup, 
     if model is None or not workers or need.tokens <= 0 or need.step_s <= 0:
         return 1.0
     batch = rate * need.tokens * need.step_s / workers
-    return max(1.0 - _BUSIEST, 1.0 - group.worker.compute_seconds(model, batch, need.context) / need.step_s)
+    return max(1.0 - _BUSIEST, 1.0 - group.worker.busy_seconds(model, batch, need.context) / need.step_s)
 
 
 def prompts_of(

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawk_planner.payoff import economics
-from hawk_planner.payoff.checks import InputError
-from hawk_planner.payoff.roofline import Machine, Work, attainable_flops, mfu_limit, run_time, time_and_bound
+from hawk_planner.payoff.roofline import Machine, attainable_flops, mfu_limit
 
 from .pools import FEW
 
@@ -21,21 +20,6 @@ def test_roofline_of_the_two_devices() -> None:
     assert mfu_limit(2.4, H100) == pytest.approx(0.00813, abs=5e-5)
     assert mfu_limit(2.4, Machine(180e12, 1.8e12)) == pytest.approx(0.024)
     assert attainable_flops(1e4, H100) == 989e12
-
-
-@FEW
-@given(st.floats(1e6, 1e18), st.floats(1e3, 1e15), st.floats(0.01, 1), st.floats(0.01, 1))
-def test_run_time_is_the_slower_of_both(flops: float, nbytes: float, mfu: float, mbu: float) -> None:
-    seconds, bound = time_and_bound(Work(flops, nbytes), Machine(1e15, 1e12, mfu, mbu))
-    arithmetic, reading = flops / mfu / 1e15, nbytes / mbu / 1e12
-    assert seconds == pytest.approx(max(arithmetic, reading))
-    assert (arithmetic if bound == "compute" else reading) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize("machine", [Machine(0, 1), Machine(1, 0), Machine(1, 1, 0, 1), Machine(1, 1, 1, 0)])
-def test_a_machine_without_rates_is_refused(machine: Machine) -> None:
-    with pytest.raises(InputError):
-        run_time(Work(1, 1), machine)
 
 
 def test_hourly_cost_of_a_purchase() -> None:

@@ -23,6 +23,7 @@ from hawk_planner.payoff.plan import candidates
 from hawk_planner.payoff.split import decode_side
 from hawk_planner.payoff.times import prefill_seconds, step_timer
 from hawk_planner.payoff.turning import turning_points
+from hawk_planner.perf import steps
 
 from .pools import FEW, scenario
 
@@ -103,7 +104,7 @@ def test_turning_points_stop_where_measurements_end() -> None:
 def test_measured_times_that_are_the_rooflines_change_nothing() -> None:
     here = scenario(requests_per_second=20.0)
     step = here.work.decode(here.workload.mean_context)
-    plain = step.timer(here.decode.replica.machine(here.efficiency), here.efficiency.step_seconds)
+    plain = steps.step_timer(step, here.decode.replica.rates(here.efficiency))
     context = here.workload.mean_context
     same = [
         Row(MODEL, "gpu", 1, "prefill", 1e3 * prefill_seconds(here, here.prefill.replica), tokens=2048),

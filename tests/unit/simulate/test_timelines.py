@@ -38,7 +38,7 @@ LENT = pool(
             5,
             LENT,
             {"prefill": 1, "both": 2},
-            [(0, 1, 2), (15, 1, 4), (75, 1, 5), (675, 1, 4)],
+            [(0, 1, 2), (15, 1, 4), (75, 1, 6), (390, 1, 5)],
             id="bursts that come again are held for, by the cheaper class",
         ),
     ],

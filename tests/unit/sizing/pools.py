@@ -7,7 +7,8 @@ import random
 
 from hawk_api.models import load_preset
 from hawk_api.v1alpha1.enums import Role
-from hawk_planner.sizing import GroupObservation, ModelWork, Problem, SizedGroup, SizingObjective, Worker
+from hawk_planner.perf.work import ModelWork
+from hawk_planner.sizing import GroupObservation, Problem, SizedGroup, SizingObjective, Worker
 from hawk_planner.traffic import SideTraffic, Window, distribution, signals
 
 MODEL = ModelWork.of(load_preset("mistral-7b-instruct-v0.2"), "float16")

@@ -22,9 +22,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hawk_api.v1alpha1.enums import Fallback, Role
-from hawk_planner.sizing import GroupObservation, History, ModelWork, Problem, SizingObjective, plan_replicas
+from hawk_planner.perf.work import ModelWork, Parts
+from hawk_planner.sizing import GroupObservation, History, Problem, SizingObjective, plan_replicas
 from hawk_planner.sizing.allocate import within_ratio
-from hawk_planner.sizing.roofline import Parts, Worker
+from hawk_planner.sizing.worker import Worker
 from hawk_planner.traffic import Window, signals
 from hawk_planner.traffic.bins import Bin
 from tests.unit.sizing.pools import GPU, NPU, group, pool, seen, window

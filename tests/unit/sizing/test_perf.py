@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from hawk_api.models import load_preset
 from hawk_api.v1alpha1 import DataType, Precision, Role
-from hawk_planner.payoff.roofline import Machine
-from hawk_planner.payoff.work import ModelCosts
+from hawk_planner.payoff.scenario import Device, Replica
 from hawk_planner.perf.experts import expert_groups
+from hawk_planner.perf.rates import ASSUMED
+from hawk_planner.perf.steps import prompt_seconds, step_timer
+from hawk_planner.perf.work import ModelWork
 from hawk_planner.simulate.workers import StepCost
-from hawk_planner.sizing import ModelWork, Worker
-from hawk_planner.sizing.roofline import (
-    DECODE_MBU,
-    PREFILL_MFU,
-    STEP_OVERHEAD_S,
-    TENSOR_EFFICIENCY,
-)
+from hawk_planner.sizing import Worker
 
 from .pools import group
 
@@ -26,32 +23,68 @@ DENSE, EXPERTS, LATENT = "mistral-7b-instruct-v0.2", "mixtral-8x7b-v0.1", "deeps
 WINDOWED, HYBRID = "gpt-oss-20b", "kimi-linear-48b-a3b"
 KINDS = (DENSE, EXPERTS, LATENT, WINDOWED, HYBRID)
 DEVICES = 8
-NODE = Worker(flops=DEVICES * 1979e12, bandwidth=DEVICES * 4.8e12, memory=DEVICES * 141e9, devices=DEVICES)
+NODE = Worker(
+    flops=DEVICES * 1979e12,
+    bandwidth=DEVICES * 4.8e12,
+    memory=DEVICES * 141e9,
+    devices=DEVICES,
+    attention_flops=DEVICES * 989e12,
+)
 CONTEXT = 4096
 
 
-def planned(name: str, batch: float) -> float:
+def plan_seconds(work: ModelWork, batch: float) -> float:
     """The plan's seconds of a step on the same devices."""
-    sharing = TENSOR_EFFICIENCY**3
-    machine = Machine(
-        flops=(NODE.flops or 0) * sharing,
-        bytes_per_second=(NODE.bandwidth or 0) * sharing,
-        compute_share=PREFILL_MFU,
-        memory_share=DECODE_MBU,
-    )
-    costs = ModelCosts(load_preset(name), DataType.FLOAT16)
-    return costs.decode(CONTEXT).timer(machine, STEP_OVERHEAD_S)(batch)
+    device = Device("gpu", 1979e12, 141e9, 4.8e12, attention_flops=989e12)
+    return step_timer(work.decode(CONTEXT), Replica(device, DEVICES).rates(ASSUMED))(batch)
 
 
-@pytest.mark.parametrize("batch", [1, 2, 8, 32])
+@pytest.mark.parametrize("batch", [1, 2, 8, 32, 256, 2048])
 @pytest.mark.parametrize("name", KINDS)
 def test_a_step_takes_the_same_time_everywhere(name: str, batch: int) -> None:
-    """Where reading is the limit, which it is at these batches."""
+    """Whatever limits it: reading weights or state, or arithmetic of linear layers or attention."""
     work = ModelWork.of(load_preset(name), DataType.FLOAT16)
     sized = NODE.step_seconds(work, batch, CONTEXT)
-    assert sized == pytest.approx(planned(name, batch), rel=1e-6)
+    assert sized == pytest.approx(plan_seconds(work, batch), rel=1e-9)
     simulated, _ = StepCost.of(group("all", Role.DECODE, worker=NODE), work).line(batch, batch * CONTEXT)
-    assert simulated == pytest.approx(sized, rel=1e-6)
+    assert simulated == pytest.approx(sized, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_step_lies_between_perfect_overlap_and_none(name: str) -> None:
+    work = ModelWork.of(load_preset(name), DataType.FLOAT16)
+    rates, step = NODE.rates, work.decode(CONTEXT)
+    for batch in (1, 16, 128, 1024):
+        arithmetic = batch * (step.linear_flops / rates.flops + step.attention_flops / rates.attention_flops)
+        reading = (work.step_bytes(batch) + batch * step.state_bytes) / rates.bytes_per_second
+        seconds = NODE.step_seconds(work, batch, CONTEXT) - rates.overhead_s
+        assert max(arithmetic, reading) * (1 - 1e-9) <= seconds <= (arithmetic + reading) * (1 + 1e-9)
+
+
+def test_reading_the_state_is_not_hidden_behind_the_linear_layers() -> None:
+    """At a batch that keeps the arithmetic busy, twice the context costs all the bytes of it."""
+    work = ModelWork.of(load_preset(DENSE), DataType.FLOAT16)
+    less, more = (NODE.step_seconds(work, 512, context) for context in (1000, 2000))
+    state = work.kv_read_bytes(2000) - work.kv_read_bytes(1000)
+    assert more - less == pytest.approx(512 * state / NODE.rates.bytes_per_second)
+
+
+def test_a_chunk_beside_a_batch_shares_the_weights_and_nothing_else() -> None:
+    work = ModelWork.of(load_preset(DENSE), DataType.FLOAT16)
+    chunk, step, rates = work.prompt(512), work.decode(CONTEXT), NODE.rates
+    both = step_timer(step, rates, chunk)(64)
+    alone = prompt_seconds(chunk, rates), step_timer(step, rates)(64)
+    assert max(alone) < both < sum(alone)
+
+
+def test_attention_is_multiplied_in_16_bits_whatever_the_weights_are() -> None:
+    work = ModelWork.of(load_preset(LATENT), DataType.FLOAT16)
+    same = replace(NODE, attention_flops=None)
+    faster = same.prefill_seconds(work, 32_768)
+    slower = 1 / NODE.rates.attention_flops - 1 / same.rates.attention_flops
+    assert NODE.prefill_seconds(work, 32_768) - faster == pytest.approx(
+        work.prompt(32_768).attention_flops * slower
+    )
 
 
 def test_a_step_reads_the_experts_that_its_tokens_choose() -> None:
@@ -86,7 +119,8 @@ def test_decoding_over_a_latent_multiplies_the_latent_itself() -> None:
     assert attention.decode_work_per_pair == 2 * 128 * (576 + 512) == 278_528
     assert attention.work_per_pair == 2 * 128 * (192 + 128) == 81_920
     work = ModelWork.of(load_preset(LATENT), DataType.FLOAT16)
-    assert work.token_flops(1001) - work.token_flops(1000) == pytest.approx(61 * 278_528)
+    more = work.decode(1001).attention_flops - work.decode(1000).attention_flops
+    assert more == pytest.approx(61 * 278_528)
 
 
 @pytest.mark.parametrize("name", [DENSE, EXPERTS, WINDOWED])

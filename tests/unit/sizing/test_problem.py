@@ -11,7 +11,8 @@ from hawk_api.models import load_preset
 from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPool
 from hawk_api.v1alpha1.enums import Fallback, QueueOrder, Role, ScalingMode
 from hawk_planner import sizing
-from hawk_planner.sizing import ModelWork, Problem, SizedGroup, SizingObjective, Worker
+from hawk_planner.perf.work import ModelWork
+from hawk_planner.sizing import Problem, SizedGroup, SizingObjective, Worker
 from tests.unit.sizing.pools import GPU
 
 CONTAINERS = {"spec": {"containers": [{"name": "engine", "image": "example/engine:1"}]}}
@@ -98,7 +99,9 @@ def test_figures_are_of_a_replica_and_a_class_that_is_not_known_has_none():
         5,
         "gpu",
     )
-    assert known.worker == Worker(flops=200e12, bandwidth=6e12, memory=160e9, devices=2)
+    assert known.worker == Worker(
+        flops=200e12, bandwidth=6e12, memory=160e9, devices=2, attention_flops=200e12
+    )
     assert (known.devices, known.usd_per_hour, known.usd, known.watts) == (2, 4.0, 60_000.0, 1400.0)
     assert known.startup_s == 90.0
     assert unknown.worker == Worker(flops=None, bandwidth=None, memory=None, devices=1)

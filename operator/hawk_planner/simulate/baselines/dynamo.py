@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hawk_api.v1alpha1.enums import Role
+from hawk_planner.perf.rates import ASSUMED
 from hawk_planner.simulate import cache
 from hawk_planner.simulate.policies import decode_side
 from hawk_planner.simulate.workers import StepCost
@@ -195,12 +196,18 @@ def _start(problem: Problem, settings: DynamoSettings) -> dict[str, Any]:
     return {
         "costs": {
             "prefill": [[n, 1e3 * prefill.worker.prefill_seconds(model, n)] for n in tokens],
-            "decode": {"base": cost.base, "read": cost.read, "compute": cost.compute},
+            "decode": {
+                "base": cost.base,
+                "arithmetic": cost.arithmetic,
+                "weights": cost.weights + sum(whole for whole, _ in cost.experts),
+                "read": cost.read,
+                "compute": cost.compute,
+            },
         },
         "engine": {
             "num_gpu": 1,
             "max_num_batched_tokens": 16_384,
-            "max_num_seqs": 256,
+            "max_num_seqs": ASSUMED.most_sequences,
             "context_length": 131_072,
             "max_kv_tokens": int(cost.memory_bytes / max(1.0, cost.kv_token)),
         },

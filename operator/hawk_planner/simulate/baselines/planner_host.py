@@ -90,9 +90,10 @@ def _step_ms(kind: str, scheduled: Mapping[str, float]) -> float:
     number, tokens = scheduled["num_decode_requests"], scheduled["sum_decode_kv_tokens"]
     if not number:
         return 0.0
-    read, compute = COSTS["decode"]["read"], COSTS["decode"]["compute"]
-    lines = [a + b * number + c * tokens for a, b, c in (read, compute)]
-    return float(1e3 * (COSTS["decode"]["base"] + max(lines)))
+    costs = COSTS["decode"]
+    linear = max(costs["arithmetic"] * number, costs["weights"])
+    attention = max(a * number + b * tokens for a, b in (costs["read"], costs["compute"]))
+    return float(1e3 * (costs["base"] + linear + attention))
 
 
 def _prefill_ms(tokens: float) -> float:

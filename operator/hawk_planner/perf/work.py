@@ -1,0 +1,213 @@
+"""The work of a model: bytes and FLOPs of a prompt and of a decode step, added up from its geometry. Pure.
+
+A prompt's tokens go through every layer, only its last one through the output head. A decode step reads each
+weight once whatever the batch, except experts: only those that some token chose.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from hawk_api.v1alpha1.enums import DataType
+from hawk_planner.perf.experts import ExpertGroup, expert_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hawk_api.models.geometry import Geometry
+    from hawk_api.models.layers import Span
+    from hawk_api.v1alpha1.enums import Precision
+
+__all__ = ["DecodeWork", "ModelWork", "Parts", "PromptWork"]
+
+Parts = tuple[tuple[float, float], ...]
+"""The cost of a token, and up to which token (a window; infinite without one), by kind of layer."""
+
+
+@dataclass(frozen=True)
+class PromptWork:
+    """A prompt in one pass, or a chunk of one."""
+
+    linear_flops: float
+    """Tokens times the weights that they are multiplied by."""
+    weight_bytes: float
+    attention_flops: float
+    """Pairs of a token and an earlier one."""
+    state_bytes: float
+    """Written for the tokens to come."""
+
+    @property
+    def flops(self) -> float:
+        """All of its arithmetic."""
+        return self.linear_flops + self.attention_flops
+
+    @property
+    def nbytes(self) -> float:
+        """All that it reads and writes."""
+        return self.weight_bytes + self.state_bytes
+
+
+@dataclass(frozen=True)
+class DecodeWork:
+    """A decode step at one context: what it costs whatever the batch, and for each sequence."""
+
+    weight_bytes: float
+    """Weights read whatever the batch."""
+    experts: tuple[ExpertGroup, ...]
+    linear_flops: float
+    """Of one token."""
+    attention_flops: float
+    """Of one token over the context."""
+    state_bytes: float
+    """Read for one sequence."""
+    tokens: float = 1.0
+    """Tokens of a sequence that one step looks at: more than 1 where it verifies drafts."""
+
+    @property
+    def flops(self) -> float:
+        """All arithmetic of one token."""
+        return self.linear_flops + self.attention_flops
+
+
+@dataclass(frozen=True)
+class ModelWork:
+    """A model in given number formats.
+
+    `active_parameters` multiply each token, `weight_bytes` are all resident. `attention` holds FLOPs for one
+    (query, key) pair of a prefill, `decode_attention` of a decode step; `kv` the bytes retained a token,
+    `kv_read` the bytes that a decode step reads a token; each with its limit in tokens. `state_bytes` come
+    with each sequence. `head_parameters` multiply only a token whose successor is wanted: the last one of a
+    prompt, each decoded one. `lookup_bytes` of the weights are an embedding table, of which a step reads a
+    row; of `experts` it reads those that some token chose.
+    """
+
+    weight_bytes: float
+    active_parameters: float
+    attention: Parts
+    decode_attention: Parts
+    kv: Parts
+    kv_read: Parts
+    state_bytes: float = 0.0
+    head_parameters: float = 0.0
+    lookup_bytes: float = 0.0
+    experts: tuple[ExpertGroup, ...] = ()
+    ffn_parameters: float = 0.0
+    """Of `active_parameters`, those of the feed-forward networks."""
+    ffn_bytes: float = 0.0
+    """Of `weight_bytes`, those of the feed-forward networks, all experts included."""
+    name: str = ""
+    hidden: int = 0
+    """Elements of the vector that goes from layer to layer."""
+    element_bytes: float = 2.0
+    """Of one of its elements."""
+    layers: tuple[tuple[Parts, float], ...] = ()
+    """Retained by each layer: `kv` and `state_bytes` of it alone."""
+
+    @classmethod
+    def of(cls, geometry: Geometry, kv_dtype: DataType | str, weights: Precision | None = None) -> ModelWork:
+        """Add up a model's layers; `weights` is their number format, the published one where absent."""
+        size = DataType(kv_dtype).bytes
+        each = [layer.attention for layer in geometry.layers]
+        counted, parts = geometry.weights, geometry.weight_parts(weights)
+        lookup = 0 if geometry.tied_embeddings else counted.embedding
+        return cls(
+            weight_bytes=float(geometry.weights_bytes(weights)),
+            active_parameters=counted.active - lookup - counted.head,
+            attention=_parts(layer.work(decode=False) for layer in each),
+            decode_attention=_parts(layer.work(decode=True) for layer in each),
+            kv=_parts(layer.kept(size) for layer in each),
+            kv_read=_parts(layer.read(size) for layer in each),
+            state_bytes=geometry.state_bytes,
+            head_parameters=counted.head,
+            lookup_bytes=parts.embedding if lookup else 0.0,
+            experts=expert_groups(geometry, weights),
+            ffn_parameters=counted.ffn_active,
+            ffn_bytes=parts.experts + parts.ffn,
+            name=geometry.name,
+            hidden=geometry.hidden,
+            element_bytes=(weights or geometry.precision).bytes,
+            layers=tuple((_parts([layer.kept(size)]), float(layer.state_bytes)) for layer in each),
+        )
+
+    @property
+    def fixed_step_bytes(self) -> float:
+        """Bytes of weights that every step reads: all but a looked-up embedding and routed experts."""
+        return self.weight_bytes - self.lookup_bytes - sum(group.nbytes for group in self.experts)
+
+    def step_bytes(self, tokens: float) -> float:
+        """Bytes of weights that a step of `tokens` tokens reads."""
+        return self.fixed_step_bytes + sum(group.touched(tokens) for group in self.experts)
+
+    def prompt(self, tokens: float) -> PromptWork:
+        """The work of a prompt in one pass, each token attending to those before it and itself."""
+        return PromptWork(
+            linear_flops=2.0 * (self.active_parameters * tokens + self.head_parameters),
+            weight_bytes=self.step_bytes(tokens),
+            attention_flops=sum(flops * _pairs(tokens, limit) for flops, limit in self.attention),
+            state_bytes=self.kv_bytes(tokens),
+        )
+
+    def decode(self, context: float) -> DecodeWork:
+        """The work of a decode step at a context of so many tokens."""
+        return DecodeWork(
+            weight_bytes=self.fixed_step_bytes,
+            experts=self.experts,
+            linear_flops=2.0 * (self.active_parameters + self.head_parameters),
+            attention_flops=_spent(self.decode_attention, context),
+            state_bytes=self.kv_read_bytes(context),
+        )
+
+    def attention_part(self, context: float) -> DecodeWork:
+        """The part of a decode step that isn't feed-forward: attention, state, head."""
+        whole, ffn = self.decode(context), self.ffn_part()
+        return DecodeWork(
+            weight_bytes=whole.weight_bytes - ffn.weight_bytes,
+            experts=(),
+            linear_flops=whole.linear_flops - ffn.linear_flops,
+            attention_flops=whole.attention_flops,
+            state_bytes=whole.state_bytes,
+        )
+
+    def ffn_part(self) -> DecodeWork:
+        """The feed-forward part of a decode step: no state."""
+        return DecodeWork(
+            weight_bytes=self.ffn_bytes - sum(group.nbytes for group in self.experts),
+            experts=self.experts,
+            linear_flops=2.0 * self.ffn_parameters,
+            attention_flops=0.0,
+            state_bytes=0.0,
+        )
+
+    def kv_bytes(self, tokens: float) -> float:
+        """Bytes that one sequence of `tokens` retains."""
+        return self.state_bytes + _spent(self.kv, tokens)
+
+    def kv_read_bytes(self, tokens: float) -> float:
+        """Bytes of them that a decode step reads."""
+        return self.state_bytes + _spent(self.kv_read, tokens)
+
+    def layer_bytes(self, tokens: float) -> tuple[float, ...]:
+        """Bytes that each layer retains of one sequence of `tokens`."""
+        return tuple(state + _spent(kv, tokens) for kv, state in self.layers)
+
+
+def _spent(parts: Parts, tokens: float) -> float:
+    return sum(cost * min(tokens, limit) for cost, limit in parts)
+
+
+def _pairs(tokens: float, limit: float) -> float:
+    """The sum over i = 1..tokens of min(i, limit)."""
+    short = min(tokens, limit)
+    beyond = (tokens - short) * limit if tokens > short else 0.0
+    return short * (short + 1.0) / 2.0 + beyond
+
+
+def _parts(layers: Iterable[tuple[Span, ...]]) -> Parts:
+    found: dict[float, float] = {}
+    for cost, end in chain.from_iterable(layers):
+        limit = math.inf if end is None else end
+        found[limit] = found.get(limit, 0.0) + cost
+    return tuple((cost, limit) for limit, cost in sorted(found.items()))

@@ -134,10 +134,9 @@ def _attention_ffn(scenario: Scenario, attention: Replica, ffn: Replica, shared_
         return ttft_fixed_seconds(scenario, handover, waits, found.step_seconds)
 
     def enough(count: int) -> bool:
-        target = scenario.targets.ttft
-        if target is None:
+        if scenario.targets.ttft is None:
             return rate * alone < 0.9 * count
-        return attains(count, scenario, rate, alone, fixed(count), target)
+        return attains(count, scenario, rate, alone, fixed(count))
 
     prefills = smallest(enough, max(ceil(demand / MOST_LINK), ceil(rate * alone)))
     problem = ""

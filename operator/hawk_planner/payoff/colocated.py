@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from .candidate import Candidate, ServingMode
 from .serving import Limit, Mixed, mix_steadily, most_sequences
-from .times import slots, step_timer
+from .times import first_token_limit, slots, step_timer
 from .ways import attains, finish, latency, miss, pool_use, sizes, smallest
 
 if TYPE_CHECKING:
@@ -97,13 +97,12 @@ def serve(
             tokens_per_second=workload.tokens_per_second * decode_share / replicas / rounds.emitted,
             most=most,
             bound=bound,
-            itl=(itl[0], itl[1] * rounds.emitted) if itl else None,
+            itl=replace(itl, target=itl.target * rounds.emitted) if itl else None,
         )
         meets = mixed.decoding.limit is Limit.NONE and mixed.busy < 1
-        target = scenario.targets.ttft
-        if meets and target:
+        if meets:
             rate = workload.requests_per_second
-            meets = attains(replicas, scenario, rate, mixed.prefill_seconds, 0.0, target)
+            meets = attains(replicas, scenario, rate, mixed.prefill_seconds, 0.0)
         found = Colocation(replica, replicas, mixed, chunk, inf, meets, rounds.emitted)
         if best is None or _better(found, best):
             best = found
@@ -159,10 +158,11 @@ def why_missed(scenario: Scenario, found: Colocation) -> str:
         return ""
     decoding, targets = found.mixed.decoding, scenario.targets
     if decoding.limit is Limit.ITL and targets.itl:
-        return f"ITL {found.itl_seconds * 1e3:.1f} ms, objective {targets.itl[1] * 1e3:.1f} ms"
+        return f"ITL {found.itl_seconds * 1e3:.1f} ms, objective {targets.itl.target * 1e3:.1f} ms"
     if targets.ttft and decoding.limit in (Limit.NONE, Limit.COMPUTE):
         prefill = found.mixed.prefill_seconds
-        return f"TTFT: prefill alone takes {prefill * 1e3:.0f} ms, objective {targets.ttft[1] * 1e3:.0f} ms"
+        due = first_token_limit(scenario) * 1e3
+        return f"TTFT: prefill alone takes {prefill * 1e3:.0f} ms, objective {due:.0f} ms"
     return f"{decoding.limit}"
 
 

@@ -64,8 +64,7 @@ def _flexible(scenario: Scenario, title: str, replica: Replica) -> Candidate | N
         share = total - decodes - lost
         if share <= 0 or link(total) > MOST_LINK or rate * alone >= 0.95 * share:
             return False
-        target = scenario.targets.ttft
-        return target is None or attains(max(1, int(share)), scenario, rate, alone, fixed(total), target)
+        return attains(max(1, int(share)), scenario, rate, alone, fixed(total))
 
     total = smallest(enough, ceil(decodes + lost))
     problem = ""

@@ -9,6 +9,7 @@ from .colocated import cheapest_first, colocate, why_missed
 from .handover import contention_seconds, hand_over
 from .serving import Limit
 from .split import MANY, MOST_LINK, decode_problem, decode_side, fit_problem
+from .times import first_token_limit
 from .ways import finish, miss, pool_use, smallest
 
 if TYPE_CHECKING:
@@ -89,7 +90,5 @@ def _offload(scenario: Scenario, title: str, share: float) -> Candidate | None:
 
 
 def _too_late(scenario: Scenario, ttft: float) -> str:
-    target = scenario.targets.ttft
-    if target is None or ttft <= target[1]:
-        return ""
-    return f"TTFT of a moved request {ttft * 1e3:.0f} ms, objective {target[1] * 1e3:.0f} ms"
+    due = first_token_limit(scenario)
+    return "" if ttft <= due else f"TTFT of a moved request {ttft * 1e3:.0f} ms, objective {due * 1e3:.0f} ms"

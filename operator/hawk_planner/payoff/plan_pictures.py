@@ -132,7 +132,7 @@ def roofline_chart(answer: CapacityPlan) -> Chart:
     marks.append(Mark("prefill", at, attainable_flops(at, faster) / 1e12, offset=(10, -18)))
     return Lines(
         title="What each device can do at best",
-        subtitle=f"{work.name}, context of {context:,} tokens; peaks, before any efficiency",
+        subtitle=f"{work.name}, context of {context:,.0f} tokens; peaks, before any efficiency",
         x="FLOPs a byte",
         y="TFLOP/s of one device",
         lines=tuple(lines),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hawk_api.v1alpha1 import Role
+from hawk_planner.perf.objectives import objective_of
 from hawk_planner.perf.rates import peak_at
 from hawk_planner.perf.work import ModelWork
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from hawk_api.models import Geometry
     from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPoolSpec, Precision
     from hawk_api.v1alpha1.group import GroupSpec
-    from hawk_api.v1alpha1.scaling import Objective
 
     from .measured import Measured
     from .scenario import Drafter
@@ -69,7 +69,7 @@ def build_question(
         prefill=prefill,
         decode=decode,
         workload=inputs.workload,
-        targets=Targets(_target(spec.objectives.ttft), _target(spec.objectives.itl)),
+        targets=Targets(objective_of(spec.objectives.ttft), objective_of(spec.objectives.itl)),
         link=inputs.link,
         efficiency=inputs.efficiency,
         tariff=inputs.tariff,
@@ -155,10 +155,6 @@ def _sides(spec: HawkPoolSpec) -> tuple[GroupSpec, GroupSpec]:
         )
 
     return first(Role.PREFILL, Role.BOTH), first(Role.DECODE, Role.BOTH)
-
-
-def _target(objective: Objective | None) -> tuple[float, float] | None:
-    return None if objective is None else (objective.percentile / 100, objective.target)
 
 
 def _part(

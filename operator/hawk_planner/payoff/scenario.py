@@ -14,6 +14,7 @@ from hawk_planner.perf.rates import Rates, rates_of
 from . import checks, economics
 
 if TYPE_CHECKING:
+    from hawk_planner.perf.objectives import LatencyObjective
     from hawk_planner.perf.rates import Efficiency
     from hawk_planner.perf.work import ModelWork
 
@@ -145,9 +146,9 @@ class SteadyTraffic:
         return self.requests_per_second * self.output_tokens
 
     @property
-    def mean_context(self) -> int:
+    def mean_context(self) -> float:
         """Tokens that an average decode step attends to."""
-        return self.prompt_tokens + self.output_tokens // 2
+        return self.prompt_tokens + self.output_tokens / 2
 
     @property
     def longest_context(self) -> int:
@@ -157,10 +158,10 @@ class SteadyTraffic:
 
 @dataclass(frozen=True)
 class Targets:
-    """Objectives: (percentile as a share, seconds) each, None where there is none."""
+    """Objectives, None where there is none."""
 
-    ttft: tuple[float, float] | None = None
-    itl: tuple[float, float] | None = None
+    ttft: LatencyObjective | None = None
+    itl: LatencyObjective | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hawk_planner.perf.objectives import LatencyObjective
     from hawk_planner.perf.rates import Efficiency
     from hawk_planner.perf.work import ModelWork
 
@@ -80,7 +81,7 @@ def decode_steadily(
     *,
     most: int,
     bound: Limit,
-    target: tuple[float, float] | None,
+    target: LatencyObjective | None,
     held: float = 0.0,
 ) -> Decoding:
     """Return how a replica decodes `tokens_per_second` when a step of a batch takes `seconds(batch)`.
@@ -91,13 +92,13 @@ def decode_steadily(
     if most < 1 or room <= 0:
         return Decoding(0, inf, bound)
     if tokens_per_second * seconds(room) >= room:
-        return Decoding(room, inf, Limit.ITL if target and seconds(room) > target[1] else bound)
+        return Decoding(room, inf, Limit.ITL if target and seconds(room) > target.target else bound)
     batch = _balance(seconds, tokens_per_second, room)
-    percentile = target[0] if target else 0.5
+    percentile = target.share if target else 0.5
     crowd = max(1.0, _spread(batch, percentile))
     itl = seconds(min(crowd, room))
     limit = Limit.NONE
-    if target and itl > target[1]:
+    if target and itl > target.target:
         limit = Limit.ITL
     elif crowd > room:
         limit = bound
@@ -148,7 +149,7 @@ def mix_steadily(
     tokens_per_second: float,
     most: int,
     bound: Limit,
-    itl: tuple[float, float] | None,
+    itl: LatencyObjective | None,
 ) -> Mixed:
     """Return how a replica serves `arrivals` prompts a second in `pieces` chunks each, and decodes beside.
 
@@ -166,10 +167,10 @@ def mix_steadily(
     if busy >= 1:
         found = Decoding(found.batch, inf, Limit.COMPUTE)
     elif found.limit is Limit.NONE and itl:
-        crowd = max(1.0, _spread(found.batch, itl[0]))
+        crowd = max(1.0, _spread(found.batch, itl.share))
         # The share of steps, not of time, that carry a chunk is what a percentile of gaps sees.
-        carries = chunks * found.step_seconds > 1 - itl[0]
+        carries = chunks * found.step_seconds > 1 - itl.share
         gap = carrying(min(crowd, most)) if carries else plain(min(crowd, most))
-        limit = Limit.ITL if gap > itl[1] else bound if crowd > most else Limit.NONE
+        limit = Limit.ITL if gap > itl.target else bound if crowd > most else Limit.NONE
         found = Decoding(found.batch, gap, limit, found.step_seconds)
     return Mixed(found, pieces * carrying(found.batch), busy)

@@ -12,7 +12,7 @@ from .candidate import Candidate, ServingMode
 from .colocated import cheapest_first
 from .handover import Handover, contention_seconds, hand_over
 from .serving import Decoding, Limit, decode_steadily, most_sequences
-from .times import prefill_seconds, slots, step_timer
+from .times import first_token_limit, prefill_seconds, slots, step_timer
 from .ways import attains, finish, latency, miss, pool_use, sizes, smallest
 
 if TYPE_CHECKING:
@@ -100,10 +100,9 @@ def sided(scenario: Scenario, first: Replica, second: Replica) -> Sided | None:
         return ttft_fixed_seconds(scenario, handover, waits(prefills), found.step_seconds)
 
     def enough(prefills: int) -> bool:
-        target = scenario.targets.ttft
-        if target is None:
+        if scenario.targets.ttft is None:
             return rate * alone < 0.9 * prefills
-        return attains(prefills, scenario, rate, alone, fixed(prefills), target)
+        return attains(prefills, scenario, rate, alone, fixed(prefills))
 
     prefills = smallest(enough, max(by_link, ceil(rate * alone)))
     limit = found.limit
@@ -138,13 +137,15 @@ def decode_problem(scenario: Scenario, alone: Decoding) -> str:
     target = scenario.targets.itl
     if alone.limit is Limit.ITL and target:
         alone_ms = alone.itl_seconds * 1e3
-        return f"ITL: one sequence alone takes {alone_ms:.1f} ms a step, objective {target[1] * 1e3:.1f} ms"
+        return (
+            f"ITL: one sequence alone takes {alone_ms:.1f} ms a step, objective {target.target * 1e3:.1f} ms"
+        )
     return f"decode: {alone.limit}"
 
 
 def _ttft_problem(scenario: Scenario, alone: float, fixed: float) -> str:
-    target = scenario.targets.ttft
-    objective = f", objective {target[1] * 1e3:.0f} ms" if target else ""
+    due = first_token_limit(scenario)
+    objective = f", objective {due * 1e3:.0f} ms" if due < inf else ""
     return f"TTFT: prefill alone takes {alone * 1e3:.0f} ms and the handoff {fixed * 1e3:.1f} ms{objective}"
 
 

@@ -7,6 +7,7 @@ a chunk among decodes, a round of drafts) the roofline's time is taken, times me
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from hawk_planner.perf.steps import prompt_seconds
@@ -20,12 +21,26 @@ if TYPE_CHECKING:
 
     from .scenario import Replica, Scenario
 
-__all__ = ["prefill_factor", "prefill_seconds", "slots", "step_timer"]
+__all__ = ["first_token_limit", "prefill_factor", "prefill_seconds", "slots", "step_timer"]
 
 
 def prefill_seconds(scenario: Scenario, replica: Replica) -> float:
     """Return the time of one prompt alone."""
     return _roofline(scenario, replica) * prefill_factor(scenario, replica)
+
+
+def first_token_limit(scenario: Scenario) -> float:
+    """Return the seconds within which a first token is due; infinite without an objective.
+
+    A stretch counts from the declared prefill replica alone, however a way of serving prefills, so that all
+    are held to the same.
+    """
+    ttft = scenario.targets.ttft
+    if ttft is None:
+        return inf
+    if not ttft.stretch:
+        return ttft.target
+    return ttft.limit(prefill_seconds(scenario, scenario.prefill.replica))
 
 
 def _roofline(scenario: Scenario, replica: Replica) -> float:

@@ -10,6 +10,7 @@ from hawk_planner.sizing.queueing import Queue
 
 from . import economics
 from .candidate import Candidate, Feasibility, PoolUse, ServingMode
+from .times import first_token_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,14 +52,15 @@ def pool_use(role: str, replica: Replica, replicas: int, utilisation: float) -> 
     )
 
 
-def attains(  # noqa: PLR0917 -- one queue in plain figures
-    servers: int, scenario: Scenario, rate: float, service: float, fixed: float, ttft: tuple[float, float]
-) -> bool:
-    """Return whether wait, `service` and `fixed` seconds stay within the TTFT objective at its percentile."""
+def attains(servers: int, scenario: Scenario, rate: float, service: float, fixed: float) -> bool:
+    """Return True if wait, `service` and `fixed` seconds stay within the TTFT objective, or there is none."""
+    ttft = scenario.targets.ttft
     if not isfinite(service + fixed):
         return False
+    if ttft is None:
+        return True
     queue = Queue(servers, rate, [(service, 1.0)], scenario.workload.dispersion)
-    return queue.attained(ttft[1] - fixed) >= ttft[0]
+    return queue.attained(first_token_limit(scenario) - fixed) >= ttft.share
 
 
 def latency(servers: int, scenario: Scenario, rate: float, service: float) -> float:
@@ -67,7 +69,7 @@ def latency(servers: int, scenario: Scenario, rate: float, service: float) -> fl
     Among more than MOST_REPLICAS nobody waits.
     The queue's tail is exponential, so two of its points give the quantile without a search.
     """
-    share = scenario.targets.ttft[0] if scenario.targets.ttft else 0.95
+    share = scenario.targets.ttft.share if scenario.targets.ttft else 0.95
     queue = Queue(servers, rate, [(service, 1.0)], scenario.workload.dispersion)
     if not isfinite(service) or queue.utilisation >= 1:
         return inf

@@ -12,9 +12,10 @@ from hawk_api.v1alpha1.enums import Role
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hawk_planner.perf.objectives import LatencyObjective
     from hawk_planner.simulate.engine import SimulationResult
     from hawk_planner.simulate.traces import Trace
-    from hawk_planner.sizing import Problem, SizedGroup, SizingObjective
+    from hawk_planner.sizing import Problem, SizedGroup
 
 IDLE_POWER = 0.3
 """Share of its full power that an idle device takes: an assumption, typical of servers."""
@@ -67,9 +68,9 @@ def prompt_groups(problem: Problem) -> tuple[SizedGroup, ...]:
     return problem.side(Role.PREFILL) or problem.side(Role.BOTH)
 
 
-def ttft_target(objective: SizingObjective | None, alone: float) -> float:
+def ttft_target(objective: LatencyObjective | None, alone: float) -> float:
     """The TTFT that a prompt must stay within, given the time of its prefill alone."""
-    return math.inf if objective is None else max(objective.target, objective.stretch * alone)
+    return math.inf if objective is None else objective.limit(alone)
 
 
 def score_result(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hawk_planner.sizing.decide import plan_replicas
     from hawk_planner.sizing.decision import Decision
     from hawk_planner.sizing.history import History
-    from hawk_planner.sizing.problem import GroupObservation, Problem, SizedGroup, SizingObjective
+    from hawk_planner.sizing.problem import GroupObservation, Problem, SizedGroup
     from hawk_planner.sizing.steps import Present, Step, next_step
     from hawk_planner.sizing.worker import Worker
 
@@ -24,7 +24,6 @@ __all__ = [
     "Present",
     "Problem",
     "SizedGroup",
-    "SizingObjective",
     "Step",
     "Worker",
     "next_step",
@@ -36,7 +35,6 @@ _HOMES = {
     "SizedGroup": "problem",
     "GroupObservation": "problem",
     "History": "history",
-    "SizingObjective": "problem",
     "Present": "steps",
     "Problem": "problem",
     "Step": "steps",

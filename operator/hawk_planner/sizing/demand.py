@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from hawk_planner.sizing.queueing import Queue, dispersion_at, servers_for
 
 if TYPE_CHECKING:
+    from hawk_planner.perf.objectives import LatencyObjective
     from hawk_planner.perf.work import ModelWork
-    from hawk_planner.sizing.problem import SizedGroup, SizingObjective
+    from hawk_planner.sizing.problem import SizedGroup
     from hawk_planner.traffic import Distribution
 
 UTILISATION_WITHOUT_OBJECTIVE = 0.8
@@ -134,7 +135,7 @@ class PrefillNeed:
         model: ModelWork,
         group: SizedGroup,
         load: OfferedLoad,
-        objective: SizingObjective | None,
+        objective: LatencyObjective | None,
         *,
         wait_factor: float = 1.0,
         link: float | None = None,
@@ -144,7 +145,7 @@ class PrefillNeed:
         service = tuple((group.worker.prefill_seconds(model, x), p) for x, p in prompts)
         target = objective.target if objective else None
         stretch = objective.stretch if objective else 0.0
-        attainable = sum(p for s, p in service if target is None or s <= max(target, stretch * s))
+        attainable = sum(p for s, p in service if objective is None or s <= objective.limit(s))
         share = min(objective.share, OF_THE_ATTAINABLE * attainable) if objective else 0.0
         scale = target if target is not None else load.bin_s
         kv = load.prompt.expect(model.kv_bytes)
@@ -227,7 +228,7 @@ class DecodeNeed:
         model: ModelWork,
         group: SizedGroup,
         load: OfferedLoad,
-        objective: SizingObjective | None,
+        objective: LatencyObjective | None,
         *,
         step_factor: float = 1.0,
     ) -> DecodeNeed:

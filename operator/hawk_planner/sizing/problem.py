@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hawk_api import ratio as ratios
 from hawk_api.labels import FORCE_RATIO, PAUSED
 from hawk_api.v1alpha1.enums import BurstReserve, Fallback, QueueOrder, Role, ScalingMode
-from hawk_api.v1alpha1.scaling import TtftObjective
+from hawk_planner.perf.objectives import LatencyObjective, objective_of
 from hawk_planner.perf.rates import peak_at
 from hawk_planner.perf.work import ModelWork
 from hawk_planner.sizing.worker import Worker
@@ -22,22 +22,9 @@ if TYPE_CHECKING:
     from hawk_api.v1alpha1.enums import Precision
     from hawk_api.v1alpha1.group import GroupSpec
     from hawk_api.v1alpha1.hawkpool import HawkPool
-    from hawk_api.v1alpha1.scaling import Objective as ObjectiveSpec
 
 HOURS_OF_SERVICE = 3 * 365 * 24
 """Hours over which a device that was bought is paid off."""
-
-
-@dataclass(frozen=True)
-class SizingObjective:
-    """A share of the requests (0 to 1) that stays within `target` seconds.
-
-    With `stretch` a prompt may also take so many times the time of its own prefill, where that is longer.
-    """
-
-    share: float
-    target: float
-    stretch: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -84,8 +71,8 @@ class Problem:
 
     model: ModelWork | None
     groups: tuple[SizedGroup, ...]
-    ttft: SizingObjective | None = None
-    itl: SizingObjective | None = None
+    ttft: LatencyObjective | None = None
+    itl: LatencyObjective | None = None
     budget_devices: int | None = None
     budget_usd_per_hour: float | None = None
     ratio_min: Fraction | None = None
@@ -123,8 +110,8 @@ class Problem:
             if geometry is None
             else ModelWork.of(geometry, spec.model.kv_dtype, spec.model.weights),
             groups=tuple(_group(g, classes.get(g.accelerator_class or ""), precision) for g in spec.groups),
-            ttft=_objective(spec.objectives.ttft),
-            itl=_objective(spec.objectives.itl),
+            ttft=objective_of(spec.objectives.ttft),
+            itl=objective_of(spec.objectives.itl),
             budget_devices=budget.devices,
             budget_usd_per_hour=None if budget.usd_per_hour is None else float(budget.usd_per_hour),
             ratio_min=scaling.ratio.min,
@@ -178,13 +165,6 @@ def forced_ratio(annotations: Mapping[str, str]) -> Fraction | None:
         return ratios.parse_ratio(text)
     except ValueError:
         return None
-
-
-def _objective(spec: ObjectiveSpec | None) -> SizingObjective | None:
-    if spec is None:
-        return None
-    stretch = spec.stretch if isinstance(spec, TtftObjective) else None
-    return SizingObjective(spec.percentile / 100.0, spec.target, float(stretch or 0.0))
 
 
 def _group(spec: GroupSpec, found: AcceleratorClassSpec | None, precision: Precision | None) -> SizedGroup:

@@ -105,7 +105,7 @@ def test_measured_times_that_are_the_rooflines_change_nothing() -> None:
     here = scenario(requests_per_second=20.0)
     step = here.work.decode(here.workload.mean_context)
     plain = steps.step_timer(step, here.decode.replica.rates(here.efficiency))
-    context = here.workload.mean_context
+    context = int(here.workload.mean_context)
     same = [
         Row(MODEL, "gpu", 1, "prefill", 1e3 * prefill_seconds(here, here.prefill.replica), tokens=2048),
         *(Row(MODEL, "npu", 1, "decode", 1e3 * plain(b), batch=b, context=context) for b in range(1, 257)),

@@ -7,8 +7,9 @@ import random
 
 from hawk_api.models import load_preset
 from hawk_api.v1alpha1.enums import Role
+from hawk_planner.perf.objectives import LatencyObjective
 from hawk_planner.perf.work import ModelWork
-from hawk_planner.sizing import GroupObservation, Problem, SizedGroup, SizingObjective, Worker
+from hawk_planner.sizing import GroupObservation, Problem, SizedGroup, Worker
 from hawk_planner.traffic import SideTraffic, Window, distribution, signals
 
 MODEL = ModelWork.of(load_preset("mistral-7b-instruct-v0.2"), "float16")
@@ -26,7 +27,7 @@ def group(name: str, role: Role, least: int = 1, most: int = 16, **more) -> Size
 def pool(**more) -> Problem:
     """One group a role, TTFT P95 of 1.2 s, ITL P99 of 25 ms."""
     groups = more.pop("groups", (group("prefill", Role.PREFILL), group("decode", Role.DECODE)))
-    more = {"ttft": SizingObjective(0.95, 1.2), "itl": SizingObjective(0.99, 0.025), **more}
+    more = {"ttft": LatencyObjective(0.95, 1.2), "itl": LatencyObjective(0.99, 0.025), **more}
     return Problem(MODEL, groups, **more)
 
 

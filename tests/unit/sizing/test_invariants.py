@@ -22,8 +22,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hawk_api.v1alpha1.enums import Fallback, Role
+from hawk_planner.perf.objectives import LatencyObjective
 from hawk_planner.perf.work import ModelWork, Parts
-from hawk_planner.sizing import GroupObservation, History, Problem, SizingObjective, plan_replicas
+from hawk_planner.sizing import GroupObservation, History, Problem, plan_replicas
 from hawk_planner.sizing.allocate import within_ratio
 from hawk_planner.sizing.worker import Worker
 from hawk_planner.traffic import Window, signals
@@ -67,8 +68,8 @@ def problems(draw):
         ratio_min=low,
         ratio_max=high,
         forced_ratio=draw(st.sampled_from([None, None, Fraction(2, 3)])),
-        ttft=draw(st.sampled_from([None, SizingObjective(0.95, 0.25), SizingObjective(0.5, 3.0)])),
-        itl=draw(st.sampled_from([None, SizingObjective(0.99, 0.025), SizingObjective(0.9, 0.001)])),
+        ttft=draw(st.sampled_from([None, LatencyObjective(0.95, 0.25), LatencyObjective(0.5, 3.0)])),
+        itl=draw(st.sampled_from([None, LatencyObjective(0.99, 0.025), LatencyObjective(0.9, 0.001)])),
         fallback=draw(st.sampled_from(list(Fallback))),
         link_bytes_per_second=draw(st.sampled_from([None, 25e9])),
     )

@@ -11,8 +11,9 @@ from hawk_api.models import load_preset
 from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPool
 from hawk_api.v1alpha1.enums import Fallback, QueueOrder, Role, ScalingMode
 from hawk_planner import sizing
+from hawk_planner.perf.objectives import LatencyObjective
 from hawk_planner.perf.work import ModelWork
-from hawk_planner.sizing import Problem, SizedGroup, SizingObjective, Worker
+from hawk_planner.sizing import Problem, SizedGroup, Worker
 from tests.unit.sizing.pools import GPU
 
 CONTAINERS = {"spec": {"containers": [{"name": "engine", "image": "example/engine:1"}]}}
@@ -78,7 +79,7 @@ def test_a_spec_that_says_everything_is_read_whole():
     )
     found = Problem.of(pool, CLASSES, GEOMETRY, 5e9)
 
-    assert (found.ttft, found.itl) == (SizingObjective(0.95, 2.0, 3.0), SizingObjective(0.99, 0.03, 0.0))
+    assert (found.ttft, found.itl) == (LatencyObjective(0.95, 2.0, 3.0), LatencyObjective(0.99, 0.03, 0.0))
     assert (found.budget_devices, found.budget_usd_per_hour) == (12, 40.0)
     assert (found.ratio_min, found.ratio_max) == (Fraction(1, 3), Fraction(2))
     assert (found.startup_ratio, found.forced_ratio) == (Fraction(1, 2), Fraction(3, 4))

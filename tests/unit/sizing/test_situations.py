@@ -9,7 +9,8 @@ import pytest
 
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1.enums import Fallback, Role, ScalingMode
-from hawk_planner.sizing import GroupObservation, History, SizingObjective, plan_replicas
+from hawk_planner.perf.objectives import LatencyObjective
+from hawk_planner.sizing import GroupObservation, History, plan_replicas
 from hawk_planner.traffic import Window, distribution, signals
 from hawk_planner.traffic.bins import Bin
 from tests.unit.sizing.pools import AGENT, RAG, group, pool, seen, window
@@ -171,7 +172,7 @@ def test_a_queue_needs_more_than_the_requests_that_end():
 
 def test_the_ratio_follows_the_traffic_and_a_tighter_objective_moves_it():
     retrieval, agents = (plan_replicas(window(**load), pool(), {}, History(), 0.0) for load in (RAG, AGENT))
-    tight = plan_replicas(window(**AGENT), pool(itl=SizingObjective(0.99, 0.018)), {}, History(), 0.0)
+    tight = plan_replicas(window(**AGENT), pool(itl=LatencyObjective(0.99, 0.018)), {}, History(), 0.0)
 
     assert Fraction(retrieval.prefill, retrieval.decode) > Fraction(agents.prefill, agents.decode)
     assert tight.decode > agents.decode
@@ -222,7 +223,7 @@ def test_advice_is_computed_and_not_carried_out():
 
 
 def test_an_objective_that_prefill_alone_exceeds_is_said_and_the_rest_is_served():
-    made = plan_replicas(window(**RAG), pool(ttft=SizingObjective(0.95, 0.1)), {}, History(), 0.0)
+    made = plan_replicas(window(**RAG), pool(ttft=LatencyObjective(0.95, 0.1)), {}, History(), 0.0)
 
     assert made.reason is Reason.INFEASIBLE
     assert "TTFT P95 of 100ms is shorter than the prefill alone" in made.message
@@ -341,7 +342,7 @@ def test_one_long_prompt_in_a_quiet_window_is_no_new_mix():
         for one in (window(1 / 60, 2000).prefill, window(1 / 60, 7000).prefill)
     )
     single = replace(odd, prefill=replace(odd.prefill, prompt=signals.value(distribution.of({7000.0: 1.0}))))
-    objective = SizingObjective(0.99, 0.4)
+    objective = LatencyObjective(0.99, 0.4)
 
     kept, after = (
         plan_replicas(found, pool(ttft=objective), seen(prefill=4, decode=2), History(), 0.0)

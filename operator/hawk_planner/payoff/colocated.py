@@ -167,7 +167,7 @@ def why_missed(scenario: Scenario, found: Colocation) -> str:
 
 
 def colocated(scenario: Scenario, part: DeclaredGroup) -> Candidate:
-    """Return the cheapest colocation on the part's device; sizes beyond the declared are tried too."""
+    """Return the cheapest colocation on the part's device, whatever its devices a replica."""
     title = f"colocated on {part.replica.device.name}"
     found: list[Candidate] = []
     for replica in sizes(part, scenario):

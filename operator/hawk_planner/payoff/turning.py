@@ -1,7 +1,7 @@
 """Turning points of the verdict on the declared split: the nearest value of one input at which it changes.
 
 The search doubles or halves the present value, up to sixty-four times either way, then closes in.
-Other inputs stay as they are, and so do the devices a replica of the best colocation.
+Other inputs stay as they are; the split and the best colocation are planned again at each value.
 """
 
 from __future__ import annotations
@@ -85,7 +85,6 @@ def turning_points(scenario: Scenario) -> list[Turn]:
     """Return what would turn the verdict: link, prompt, output, and the decode device's price."""
     try:
         now = best_whole(scenario)
-        part = _as_planned(scenario, now)
     except checks.MissingInputError:
         return []
 
@@ -97,8 +96,7 @@ def turning_points(scenario: Scenario) -> list[Turn]:
         return judge_ranking([apart, *([other] if other else [])]).verdict is Verdict.PAYS
 
     def against_new(trial: Scenario) -> bool:
-        fixed = replace(trial, most_devices_per_replica=1)
-        return pays(trial, lambda: colocated(fixed, part) if part else None)
+        return pays(trial, lambda: best_whole(trial))
 
     def link(value: float) -> bool:
         return pays(scenario.at(bytes_per_second=value), lambda: now)
@@ -124,15 +122,6 @@ def turning_points(scenario: Scenario) -> list[Turn]:
     if hourly and device.name not in {pool.device for pool in (now.pools if now else ())}:
         found.append(Turn(f"price of {device.name}", "USD/h", hourly, *turns(hourly, price)))
     return found
-
-
-def _as_planned(scenario: Scenario, whole: Candidate | None) -> DeclaredGroup | None:
-    """Return the part of the best colocation with the devices a replica that it was planned with."""
-    if whole is None or whole.standing is Feasibility.UNKNOWN or not whole.pools:
-        return None
-    (pool,) = whole.pools
-    part = next(p for p in whole_parts(scenario) if p.replica.device.name == pool.device)
-    return replace(part, replica=replace(part.replica, devices=pool.devices_per_replica))
 
 
 def _priced(part: DeclaredGroup, usd_per_hour: float) -> DeclaredGroup:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf, isfinite, log
 from typing import TYPE_CHECKING
 
@@ -10,10 +9,11 @@ from hawk_planner.sizing.queueing import Queue
 
 from . import economics
 from .candidate import Candidate, Feasibility, PoolUse, ServingMode
+from .serving import fits
 from .times import first_token_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from .scenario import DeclaredGroup, Replica, Scenario
 
@@ -36,13 +36,15 @@ def smallest(enough: Callable[[int], bool], least: int = 1) -> int | None:
     return high
 
 
-def sizes(part: DeclaredGroup, scenario: Scenario) -> Iterator[Replica]:
-    """Yield the part's replica as declared, then with 2, 4, ... times the devices, up to one node's."""
-    count = part.replica.devices
-    yield part.replica
-    while 2 * count <= scenario.most_devices_per_replica:
-        count *= 2
-        yield replace(part.replica, devices=count)
+def sizes(part: DeclaredGroup, scenario: Scenario) -> list[Replica]:
+    """Return the part's replica with each number of devices that holds the weights, the fewest first.
+
+    Tried are 1, 2, 4, ... up to one node's, and the declared number.
+    """
+    declared, most = part.replica.devices, scenario.most_devices_per_replica
+    counts = {2**power for power in range(most.bit_length()) if 2**power <= most} | {declared}
+    found = [part.replica.sized(count) for count in sorted(counts)]
+    return [replica for replica in found if fits(scenario.work, replica, scenario.efficiency)]
 
 
 def pool_use(role: str, replica: Replica, replicas: int, utilisation: float) -> PoolUse:

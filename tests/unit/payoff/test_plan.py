@@ -13,11 +13,12 @@ from hawk_planner.payoff import economics
 from hawk_planner.payoff.afd import attention_ffn, stages
 from hawk_planner.payoff.candidate import Candidate, Feasibility, ServingMode
 from hawk_planner.payoff.checks import InputError
-from hawk_planner.payoff.colocated import colocated
+from hawk_planner.payoff.colocated import colocate, colocated
 from hawk_planner.payoff.plan import Verdict, candidates, judge_ranking, make_capacity_plan, rank_candidates
 from hawk_planner.payoff.split import sided, split
 from hawk_planner.payoff.ties import ties
 from hawk_planner.payoff.turning import turning_points, turns
+from hawk_planner.payoff.ways import sizes
 
 from .pools import CLASSES, class_with, pool, question, scenario
 
@@ -97,6 +98,25 @@ def test_times_of_a_split_by_hand() -> None:
 def test_colocated_needs_one_device_class_that_takes_both_roles() -> None:
     titles = [one.title for one in candidates(scenario()) if one.kind is ServingMode.COLOCATED]
     assert titles == ["colocated on gpu"]
+
+
+@pytest.mark.parametrize("declared", [1, 2, 3, 8])
+def test_the_baseline_is_no_dearer_than_at_any_number_of_devices(declared: int) -> None:
+    """Fewer devices a replica than declared are tried, too: a split doesn't pay against a straw man."""
+    here = scenario(pool(devices=(declared, 1)))
+    best = colocated(here, here.prefill)
+    costs = []
+    for count in (1, 2, 4, 8, declared):
+        found = colocate(here, here.prefill.replica.sized(count))
+        if found is not None and found.meets:
+            costs.append(count * found.replicas)
+    assert best.standing is Feasibility.MEETS
+    assert best.devices == min(costs) < 8
+
+
+def test_the_baseline_begins_with_the_fewest_devices_that_hold_the_weights() -> None:
+    here = scenario(pool("llama-3.3-70b", devices=(8, 8)))
+    assert [replica.devices for replica in sizes(here.prefill, here)] == [2, 4, 8]
 
 
 def test_a_drafter_is_priced_only_when_it_is_known() -> None:

@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hawk_cli.support.completion import InstallCompletion, ShowCompletion  # noqa: TC001 - typer reads them
+from hawk_cli.support.examples import epilog
+from hawk_cli.support.group import RootGroup
 from hawk_cli.support.output import fail
 
 if TYPE_CHECKING:
@@ -35,32 +38,38 @@ class CommandEntry:
 
 
 COMMANDS: tuple[CommandEntry, ...] = (
-    CommandEntry("validate", "hawk_cli.commands.validate", "validate", "Check manifests without a cluster."),
     CommandEntry(
-        "status", "hawk_cli.commands.status", "status", "Live pools: what is wrong, and what to do."
+        "validate", "hawk_cli.commands.validate", "validate_files", "Check manifests without a cluster."
     ),
-    CommandEntry("kv", "hawk_cli.commands.kv", "kv", "Size of a KV cache, and how long it takes to move."),
     CommandEntry(
-        "plan", "hawk_cli.commands.plan", "plan", "Whether a pool's split pays, and what would turn that."
+        "status",
+        "hawk_cli.commands.status",
+        "show_status",
+        "Show live pools, their problems, and the remedies.",
     ),
-    CommandEntry("payoff", "hawk_cli.commands.payoff", "app", "The arithmetic of splitting inference."),
     CommandEntry(
-        "layout", "hawk_cli.commands.layout", "app", "Translate a KV cache, or explain what that takes."
+        "kv", "hawk_cli.commands.kv", "size_kv", "Print the size of a KV cache, and its transfer time."
+    ),
+    CommandEntry(
+        "plan", "hawk_cli.commands.plan", "plan_pool", "Price a pool's split against all alternatives."
+    ),
+    CommandEntry(
+        "payoff", "hawk_cli.commands.payoff", "app", "Calculate what splitting inference costs and saves."
+    ),
+    CommandEntry(
+        "layout", "hawk_cli.commands.layout", "app", "Translate a KV cache, or explain the translation."
     ),
     CommandEntry(
         "bench", "hawk_cli.commands.bench", "app", "Measure this machine against its limit and the baselines."
     ),
     CommandEntry(
-        "doctor",
-        "hawk_cli.commands.doctor",
-        "doctor",
-        "What in this cluster will stop HawkPool, and the remedy.",
+        "doctor", "hawk_cli.commands.doctor", "diagnose_cluster", "Find what keeps HawkPool from working."
     ),
     CommandEntry(
-        "cleanup", "hawk_cli.commands.cleanup", "cleanup", "Remove what an uninstalled release left behind."
+        "cleanup", "hawk_cli.commands.cleanup", "clean_cluster", "Remove what an uninstalled release left."
     ),
     CommandEntry(
-        "simulate", "hawk_cli.commands.simulate", "simulate", "Replay traffic through the decision."
+        "simulate", "hawk_cli.commands.simulate", "simulate_trace", "Replay traffic through scaling policies."
     ),
 )
 """Every command, in the order of the overview. Keep one line an entry."""
@@ -70,7 +79,9 @@ def build(words: Sequence[str]) -> typer.Typer:
     """The application for a command line of these words: only commands named in it are imported."""
     app = typer.Typer(
         help="Plan, check and watch pools of heterogeneous accelerators that serve one large language model.",
+        cls=RootGroup,
         no_args_is_help=True,
+        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -82,9 +93,11 @@ def build(words: Sequence[str]) -> typer.Typer:
             continue
         command = _load(entry)
         if isinstance(command, typer.Typer):
+            for info in command.registered_commands:
+                info.epilog = epilog(f"{entry.name} {info.name}")
             app.add_typer(command, name=entry.name, short_help=entry.help)
         else:
-            app.command(entry.name, short_help=entry.help)(command)
+            app.command(entry.name, short_help=entry.help, epilog=epilog(entry.name))(command)
     return app
 
 
@@ -93,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     0: done; 1: a failed check; 2: bad input, or something else that kept a check from being made.
     """
-    # Pydantic looks for plugins in the metadata of every package: a tenth of a short command's time.
+    # Pydantic searches for plugins in the metadata of every package: a tenth of a short command's time.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     arguments = list(sys.argv[1:] if argv is None else argv)
     completion = os.environ.get("COMP_WORDS", "") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
@@ -135,5 +148,7 @@ def _root(
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
+    _show: ShowCompletion = None,
+    _install: InstallCompletion = None,
 ) -> None:
     """Options of `hawk` itself."""

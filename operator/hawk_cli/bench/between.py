@@ -24,7 +24,7 @@ from hawk_agent.layouts.engines import engine
 from hawk_cli.bench.baselines.environments import Baseline, baseline
 from hawk_cli.bench.copying import named
 from hawk_cli.bench.errors import BenchError
-from hawk_cli.bench.measure import Measurements, Taken, interleave
+from hawk_cli.bench.measure import Measurements, Taken, interleave_cases
 from hawk_cli.bench.worker import ACTIONS, KEY
 from hawk_cli.bench.workload import workload
 
@@ -53,7 +53,7 @@ def bench_between(mebibytes: int, rounds: int, *, baselines: tuple[str, ...] = (
         for name in baselines:
             other = stack.enter_context(baseline(name, mebibytes))
             cases |= {f"{name}{suffix}": _ask(other, mode) for suffix, mode in other.modes.items()}
-        found = interleave(cases, rounds)
+        found = interleave_cases(cases, rounds)
         for action in ("fused", "cma_bounce"):
             pair.wipe()
             pair.run(action)
@@ -71,7 +71,7 @@ def bench_descriptors(mebibytes: int, rounds: int) -> dict[str, Any]:
         pair = stack.enter_context(_pair(mebibytes))
         other = stack.enter_context(baseline("nixl", mebibytes))
         cases = {"fused": _turn(pair, "fused"), "nixl_descriptors": _ask(other, "descriptors")}
-        found = interleave(cases, rounds)
+        found = interleave_cases(cases, rounds)
         pair.check()
     return {
         "descriptors": (mebibytes << 20) // 32,

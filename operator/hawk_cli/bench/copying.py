@@ -11,7 +11,7 @@ import numpy as np
 from hawk_agent.layouts import engines
 from hawk_agent.layouts.engines import engine
 from hawk_cli.bench.errors import BenchError
-from hawk_cli.bench.measure import Measurements, Spread, interleave, local
+from hawk_cli.bench.measure import Measurements, Spread, interleave_cases, local
 from hawk_cli.bench.workload import ELEMENT, FEATURES, HEADS, workload
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ def bench_copy(mebibytes: int, rounds: int, *, pairs: tuple[tuple[str, str], ...
         **{name: partial(work.run, source, target) for name, work in works.items()},
     }
     cases = {name: local(action, settle=True) for name, action in actions.items()}
-    found = interleave(cases, rounds)
+    found = interleave_cases(cases, rounds)
     # Apart: it moves six times the bytes, and what it leaves in the caches slows several cases after it.
-    naive = interleave(
+    naive = interleave_cases(
         {"naive": local(lambda: _naive(view, target, stage)), "fused": cases[next(iter(works))]}, rounds
     )
     for work in works.values():

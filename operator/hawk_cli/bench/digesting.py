@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hawk_cli.bench.copying import memory, named
-from hawk_cli.bench.measure import Spread, interleave, local
+from hawk_cli.bench.measure import Spread, interleave_cases, local
 from hawk_cli.bench.workload import workload
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def bench_digest(mebibytes: int, rounds: int) -> dict[str, Any]:
     for run, work in works.items():
         cases[f"copy {run}"] = local(partial(work.run, data, out), settle=True)
         cases[f"digest {run}"] = local(partial(work.run, data, out, _KEY), settle=True)
-    found = interleave(cases, rounds)
+    found = interleave_cases(cases, rounds)
     answer: dict[str, Any] = {}
     for run in RUNS:
         over = found.speedup(f"copy {run}", f"digest {run}", cpu=True)

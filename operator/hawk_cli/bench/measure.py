@@ -77,7 +77,9 @@ def local(action: Callable[[], object], *, settle: bool = False) -> Callable[[],
     return turn
 
 
-def interleave(cases: Mapping[str, Callable[[], Taken]], rounds: int, *, warm_up: int = 1) -> Measurements:
+def interleave_cases(
+    cases: Mapping[str, Callable[[], Taken]], rounds: int, *, warm_up: int = 1
+) -> Measurements:
     """Run every case once a round, each round in an order of its own; the first rounds only warm up.
 
     A large shared cache remembers what ran before: no case may always follow the same one.

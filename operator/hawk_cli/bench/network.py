@@ -32,7 +32,7 @@ from hawk_agent.transfer.translation import Selection, Translation
 from hawk_agent.transports.tcp import Tcp
 from hawk_cli.bench.copying import memory, named
 from hawk_cli.bench.errors import BenchError
-from hawk_cli.bench.measure import Taken, interleave
+from hawk_cli.bench.measure import Taken, interleave_cases
 from hawk_cli.bench.workload import workload
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def bench_tcp(mebibytes: int, rounds: int) -> dict[str, Any]:
         stack.callback(loop.close)
         pool = stack.enter_context(ThreadPoolExecutor(2))
         sender = _Sender(mebibytes, loop, pool, stack)
-        found = interleave({name: sender.turn(name) for name in _CASES}, rounds)
+        found = interleave_cases({name: sender.turn(name) for name in _CASES}, rounds)
         sender.check()
     answer: dict[str, Any] = {"size_bytes": mebibytes << 20, "rounds": rounds}
     answer |= named("tcp_over_plain_tcp", found.speedup("translated", "plain"))

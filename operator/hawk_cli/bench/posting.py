@@ -19,7 +19,7 @@ from hawk_agent.layouts import Layout, compile_nest, engines
 from hawk_agent.transports.verbs.library import native
 from hawk_cli.bench.copying import named
 from hawk_cli.bench.errors import BenchError
-from hawk_cli.bench.measure import Spread, interleave, local
+from hawk_cli.bench.measure import Spread, interleave_cases, local
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +70,7 @@ def bench_posting(rounds: int) -> dict[str, Any]:
     objects = _pyverbs()
     if objects is not None:
         cases["pyverbs"], counts["pyverbs"] = local(objects), CHAIN
-    return _report(interleave(cases, rounds), counts, ours.pieces)
+    return _report(interleave_cases(cases, rounds), counts, ours.pieces)
 
 
 def _report(found: Measurements, counts: dict[str, int], pieces: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""hawk bench: what this machine reaches, against its own limit and the baselines."""
+"""hawk bench: measure this machine against its own limit and the baselines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 app = typer.Typer(
-    help="Measure this machine: ours, the baselines' and the limit, interleaved.", no_args_is_help=True
+    help="Measure HawkPool, the baselines and this machine's limit, interleaved.", no_args_is_help=True
 )
 
 
@@ -30,17 +30,17 @@ def _baseline_names() -> tuple[str, ...]:
     return BASELINES
 
 
-MibOption = Annotated[int, typer.Option(help="Bytes of KV to move, in MiB.")]
-RoundsOption = Annotated[int, typer.Option(help="Rounds; each runs every case once.")]
+MibOption = Annotated[int, typer.Option(help="KV to move, MiB.")]
+RoundsOption = Annotated[int, typer.Option(help="Rounds of every case.")]
 
 
 @app.callback()
 def _root() -> None:
-    """Measure this machine: ours, the baselines' and the limit, interleaved."""
+    """Measure HawkPool, the baselines and this machine's limit, interleaved."""
 
 
-@app.command()
-def copy(
+@app.command("copy")
+def measure_copy(
     *,
     mib: MibOption = 64,
     rounds: RoundsOption = 9,
@@ -54,7 +54,7 @@ def copy(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """The fused copy against plain copies, and between processes against the baselines."""
+    """Measure the fused copy against plain copies, and between processes against the baselines."""
     from hawk_cli.bench.between import bench_between  # noqa: PLC0415 - as above
     from hawk_cli.bench.copying import bench_copy  # noqa: PLC0415
     from hawk_cli.bench.digesting import bench_digest  # noqa: PLC0415
@@ -69,27 +69,31 @@ def copy(
             answer |= bench_between(mib, rounds, baselines=tuple(baseline or ()))
         return answer
 
-    _run(measured, rounds, output, mib=mib)
+    _emit_measured(measured, rounds, output, mib=mib)
 
 
-@app.command()
-def descriptors(*, mib: MibOption = 4, rounds: RoundsOption = 5, output: OutputOption = Output.TABLE) -> None:
-    """A translation as the nest against the same as NIXL's list of 32-byte descriptors."""
+@app.command("descriptors")
+def measure_descriptors(
+    *, mib: MibOption = 4, rounds: RoundsOption = 5, output: OutputOption = Output.TABLE
+) -> None:
+    """Measure a translation by the nest against one by NIXL's list of 32-byte descriptors."""
     from hawk_cli.bench.between import bench_descriptors  # noqa: PLC0415 - as above
 
-    _run(lambda: bench_descriptors(mib, rounds), rounds, output, mib=mib)
+    _emit_measured(lambda: bench_descriptors(mib, rounds), rounds, output, mib=mib)
 
 
-@app.command()
-def tcp(*, mib: MibOption = 64, rounds: RoundsOption = 9, output: OutputOption = Output.TABLE) -> None:
-    """TCP that translates on the way, against plain TCP of the same bytes."""
+@app.command("tcp")
+def measure_tcp(
+    *, mib: MibOption = 64, rounds: RoundsOption = 9, output: OutputOption = Output.TABLE
+) -> None:
+    """Measure TCP that translates on the way against plain TCP of the same bytes."""
     from hawk_cli.bench.network import bench_tcp  # noqa: PLC0415 - as above
 
-    _run(lambda: bench_tcp(mib, rounds), rounds, output, mib=mib)
+    _emit_measured(lambda: bench_tcp(mib, rounds), rounds, output, mib=mib)
 
 
-@app.command()
-def plan(
+@app.command("plan")
+def measure_planning(
     *,
     source: Annotated[
         str, typer.Option("--from", help="The source's preset.", autocompletion=_preset_names)
@@ -100,24 +104,24 @@ def plan(
     rounds: RoundsOption = 30,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Compiling, finding and pricing the nest of a 70B model's KV, at 32,768 and 131,072 tokens."""
+    """Measure compiling, finding and pricing a 70B model's nest, at 32,768 and 131,072 tokens."""
     from hawk_cli.bench.planning import bench_plan  # noqa: PLC0415 - as above
 
     for option, name in (("--from", source), ("--to", target)):
         if name not in PRESETS:
             fail(f"{option}: {unknown_preset_message(name)}")
-    _run(lambda: bench_plan(rounds, source=source, target=target), rounds, output)
+    _emit_measured(lambda: bench_plan(rounds, source=source, target=target), rounds, output)
 
 
-@app.command()
-def verbs(*, rounds: RoundsOption = 15, output: OutputOption = Output.TABLE) -> None:
-    """Measure the processor's cost of a work request, posted to a device that does nothing; needs no RDMA."""
+@app.command("verbs")
+def measure_posting(*, rounds: RoundsOption = 15, output: OutputOption = Output.TABLE) -> None:
+    """Measure the CPU time of a work request, posted to a device that does nothing; needs no RDMA."""
     from hawk_cli.bench.posting import bench_posting  # noqa: PLC0415 - as above
 
-    _run(lambda: bench_posting(rounds), rounds, output)
+    _emit_measured(lambda: bench_posting(rounds), rounds, output)
 
 
-def _run(
+def _emit_measured(
     measured: Callable[[], dict[str, Any]], rounds: int, output: Output, *, mib: int | None = None
 ) -> None:
     from hawk_cli.bench.errors import BenchError  # noqa: PLC0415 - as above

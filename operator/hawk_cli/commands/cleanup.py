@@ -1,4 +1,4 @@
-"""hawk cleanup: remove what an uninstalled operator and its agents made by themselves."""
+"""hawk cleanup: remove what an uninstalled operator and its agents created."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from hawk_api.labels import SHIPPED
-from hawk_cli.support.cluster import connect
+from hawk_cli.support.cluster import connect_cluster
 from hawk_cli.support.output import Output, OutputOption, emit_output, fail, rows
 from hawk_kube.errors import ApiError, NotFoundError
 from hawk_kube.kinds import ACCELERATOR_CLASS, HAWK_NODE, LEASE
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hawk_kube.kinds import ResourceKind
 
 WRITERS: Final = frozenset({"hawk-agent", "hawk-operator"})
-"""Field managers of the Leases that are HawkPool's."""
+"""Field managers of HawkPool's Leases."""
 
 
 @dataclass(frozen=True)
@@ -32,24 +32,22 @@ class Removed:
     accelerator_classes: list[str]
 
 
-def cleanup(
+def clean_cluster(
     system_namespace: Annotated[
-        str, typer.Option("--system-namespace", help="Namespace that the release was in.")
+        str, typer.Option("--system-namespace", help="Namespace of the uninstalled release.")
     ] = "hawk-system",
     *,
-    leases_only: Annotated[
-        bool, typer.Option("--leases-only", help="Leave cluster-scoped objects alone.")
-    ] = False,
+    leases_only: Annotated[bool, typer.Option("--leases-only", help="Keep cluster-scoped objects.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Remove HawkNodes, Leases and shipped classes that outlived their release. Pools and CRDs stay.
+    """Remove the HawkNodes, Leases and shipped classes of an uninstalled release. Pools and CRDs are kept.
 
-    Run it when operator and agents are gone: they would make all of it again. `helm uninstall` runs it by
-    itself unless uninstall.cleanup is false. Exit status 2 where something can't be removed.
+    Run it after operator and agents have stopped, because they would create the objects again.
+    `helm uninstall` runs it unless uninstall.cleanup is false. Exit status 2 if something can't be removed.
     """
-    api = connect()
+    api = connect_cluster()
     try:
-        removed = remove(api, system_namespace, nodes=not leases_only)
+        removed = remove_leftovers(api, system_namespace, nodes=not leases_only)
     except ApiError as error:
         fail(f"cluster: {error}")
     finally:
@@ -57,7 +55,7 @@ def cleanup(
     emit_output(removed, output, lambda: rows(None, ["KIND", "REMOVED"], _lines(removed)))
 
 
-def remove(api: Client, system_namespace: str, *, nodes: bool) -> Removed:
+def remove_leftovers(api: Client, system_namespace: str, *, nodes: bool) -> Removed:
     """Delete everything and return the names; ApiError when the API server refuses."""
     leases = [str(lease["metadata"]["name"]) for lease in _ours(api.list(LEASE, system_namespace))]
     for name in leases:

@@ -1,17 +1,17 @@
-"""hawk payoff: decisions that only the present load can answer, from measured figures.
+"""hawk payoff: decisions that depend on the current load, from measured figures.
 
 Times are given in milliseconds, rates in Gb/s (10**9 bits a second), shares from 0 to 1.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from hawk_cli.support.geometry import ConfigOption, ModelOption, chosen_geometry
 from hawk_cli.support.output import Output, OutputOption, emit_output, fail, rows
-from hawk_cli.support.refusal import refuse
+from hawk_cli.support.refusal import refuse_input
 from hawk_planner.payoff import checks
 from hawk_planner.payoff.bottleneck import Observed, suggest_splits
 from hawk_planner.payoff.checks import InputError
@@ -25,6 +25,8 @@ from hawk_planner.payoff.decisions import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from rich.table import Table
 
 OPTIONS = {
@@ -41,40 +43,44 @@ OPTIONS = {
 """Options of the fields that aren't called like them."""
 
 Measured = Annotated[
-    float | None, typer.Option("--path-gbps", help="Rate of whole transfers, Gb/s.", show_default=False)
+    float | None,
+    typer.Option("--path-gbps", help="Measured rate of whole transfers, Gb/s.", show_default=False),
 ]
-Layouts = Annotated[bool, typer.Option("--layouts-differ", help="No translation between them is compiled.")]
+Layouts = Annotated[
+    bool, typer.Option("--layouts-differ", help="The layouts differ, and no translation is compiled.")
+]
 Precisions = Annotated[bool, typer.Option("--precisions-differ", help="The element types differ.")]
-Shards = Annotated[bool, typer.Option("--shards-differ", help="Heads are divided differently.")]
+Shards = Annotated[bool, typer.Option("--shards-differ", help="The heads are sharded differently.")]
 Owners = Annotated[bool, typer.Option("--owners-differ", help="The sides name different requests or epochs.")]
 
 
-def offload(
+def choose_offload(
     *,
-    step_ms_here: Annotated[float, typer.Option(help="A decode step here, this request included.")],
-    step_ms_there: Annotated[float, typer.Option(help="A decode step there, this request included.")],
-    transfer_ms: Annotated[float, typer.Option(help="The exposed part of moving its KV cache.")],
+    step_ms_here: Annotated[float, typer.Option(help="A decode step here, with this request, ms.")],
+    step_ms_there: Annotated[float, typer.Option(help="A decode step there, with this request, ms.")],
+    transfer_ms: Annotated[float, typer.Option(help="Exposed time of its KV transfer, ms.")],
     remaining_tokens: Annotated[
-        float | None, typer.Option(help="Output still to come, tokens.", show_default=False)
+        float | None, typer.Option(help="Remaining output, tokens.", show_default=False)
     ] = None,
     output_lengths: Annotated[
         str | None,
-        typer.Option(help="Instead: past output lengths, N1,N2,..., to estimate it by.", show_default=False),
+        typer.Option(
+            help="Past output lengths in tokens, N1,N2,..., to estimate it instead.", show_default=False
+        ),
     ] = None,
-    produced_tokens: Annotated[int, typer.Option(help="Output so far, with --output-lengths.")] = 0,
-    queue_ms_here: Annotated[float, typer.Option(help="Until it gets a place here.")] = 0.0,
-    queue_ms_there: Annotated[float, typer.Option(help="Until it gets a place there.")] = 0.0,
-    others_here: Annotated[int, typer.Option(help="Requests here whose steps it lengthens.")] = 0,
-    others_there: Annotated[int, typer.Option(help="Requests there whose steps it lengthens.")] = 0,
-    slowdown_ms_here: Annotated[float, typer.Option(help="What it adds to a step of theirs here.")] = 0.0,
-    slowdown_ms_there: Annotated[float, typer.Option(help="What it adds to a step of theirs there.")] = 0.0,
-    weight_of_others: Annotated[float, typer.Option(help="0: this request alone; 1: all equally.")] = 0.0,
+    produced_tokens: Annotated[int, typer.Option(help="Output so far in tokens, for --output-lengths.")] = 0,
+    queue_ms_here: Annotated[float, typer.Option(help="Wait for a slot here, ms.")] = 0.0,
+    queue_ms_there: Annotated[float, typer.Option(help="Wait for a slot there, ms.")] = 0.0,
+    others_here: Annotated[int, typer.Option(help="Other requests here that it slows down.")] = 0,
+    others_there: Annotated[int, typer.Option(help="Other requests there that it slows down.")] = 0,
+    slowdown_ms_here: Annotated[float, typer.Option(help="Time it adds to their steps here, ms.")] = 0.0,
+    slowdown_ms_there: Annotated[float, typer.Option(help="Time it adds to their steps there, ms.")] = 0.0,
+    weight_of_others: Annotated[
+        float, typer.Option(help="Weight of their delay, 0 (ignored) to 1 (as its own).")
+    ] = 0.0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Decide whether one running decode should move to the other device, at both devices' present load.
-
-    Example: hawk payoff offload --step-ms-here 40 --step-ms-there 22 --transfer-ms 90 --remaining-tokens 300
-    """
+    """Decide if a running decode should move to the other device, at the current load of both."""
     try:
         remaining = _remaining(remaining_tokens, output_lengths, produced_tokens)
         found = decide_offload(
@@ -85,7 +91,7 @@ def offload(
             weight_of_others=weight_of_others,
         )
     except InputError as error:
-        refuse(error, OPTIONS)
+        refuse_input(error, OPTIONS)
     report = {
         "move": found.move,
         "remaining_tokens": remaining,
@@ -116,14 +122,14 @@ def _remaining(remaining: float | None, lengths: str | None, produced: int) -> f
     return estimate
 
 
-def prefix(
+def choose_prefix(
     *,
-    prefix_tokens: Annotated[int, typer.Option(help="Tokens of the prefix that is cached there.")],
-    recompute_ms: Annotated[float, typer.Option(help="Prefill of the prefix here.")],
-    suffix_ms_here: Annotated[float, typer.Option(help="Prefill of the rest of the prompt here.")],
-    suffix_ms_there: Annotated[float, typer.Option(help="Prefill of the rest of the prompt there.")],
-    queue_ms_here: Annotated[float, typer.Option(help="Wait for a place here.")] = 0.0,
-    queue_ms_there: Annotated[float, typer.Option(help="Wait for a place there.")] = 0.0,
+    prefix_tokens: Annotated[int, typer.Option(help="Length of the prefix cached there, tokens.")],
+    recompute_ms: Annotated[float, typer.Option(help="Prefill of the prefix here, ms.")],
+    suffix_ms_here: Annotated[float, typer.Option(help="Prefill of the rest of the prompt here, ms.")],
+    suffix_ms_there: Annotated[float, typer.Option(help="Prefill of the rest of the prompt there, ms.")],
+    queue_ms_here: Annotated[float, typer.Option(help="Wait for a slot here, ms.")] = 0.0,
+    queue_ms_there: Annotated[float, typer.Option(help="Wait for a slot there, ms.")] = 0.0,
     path_gbps: Measured = None,
     layouts_differ: Layouts = False,
     precisions_differ: Precisions = False,
@@ -133,11 +139,7 @@ def prefix(
     config: ConfigOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Decide where a prefix that is cached elsewhere should be used: there, fetched, or computed again here.
-
-    Example: hawk payoff prefix --model llama-3.3-70b --prefix-tokens 8192 --path-gbps 180 --recompute-ms 900
-    --suffix-ms-here 60 --suffix-ms-there 60 --queue-ms-there 400
-    """
+    """Decide how to use a prefix that is cached elsewhere: there, fetched, or recomputed here."""
     geometry = chosen_geometry(model, config)
     try:
         tokens = checks.whole("--prefix-tokens", prefix_tokens)
@@ -152,7 +154,7 @@ def prefix(
             recompute_seconds=recompute_ms / 1e3,
         )
     except InputError as error:
-        refuse(error, OPTIONS)
+        refuse_input(error, OPTIONS)
     report = {
         "model": geometry.name,
         "prefix_bytes": nbytes,
@@ -163,7 +165,7 @@ def prefix(
     emit_output(report, output, lambda: _table(report))
 
 
-def path(
+def check_path(
     *,
     path_gbps: Measured = None,
     layouts_differ: Layouts = False,
@@ -172,10 +174,7 @@ def path(
     owners_differ: Owners = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Check whether two devices have a path for state between them; exit code 1 where they have none.
-
-    Example: hawk payoff path --path-gbps 180 --shards-differ
-    """
+    """Check if there is a usable path between two devices. Exit status 1 if not."""
     problem = path_problem(_path(path_gbps, layouts_differ, precisions_differ, shards_differ, owners_differ))
     report = {"usable": problem is None, "problem": problem}
     emit_output(report, output, lambda: _table(report))
@@ -193,45 +192,43 @@ def _path(gbps: float | None, layouts: bool, precisions: bool, shards: bool, own
     )
 
 
-def bottleneck(
+def suggest_by_bottleneck(
     *,
     prefill_share_of_decode_gaps: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Of the time between tokens.", show_default=False)
+        float | None,
+        typer.Option(min=0, max=1, help="Prefill's share of the time between tokens.", show_default=False),
     ] = None,
     decode_fits_other_device: Annotated[
         bool | None,
         typer.Option(help="Weights and KV fit a second device as fast or cheaper.", show_default=False),
     ] = None,
     waiting_for_kv: Annotated[
-        float | None, typer.Option(min=0, help="Requests that wait for KV space.", show_default=False)
+        float | None, typer.Option(min=0, help="Requests waiting for KV space.", show_default=False)
     ] = None,
     tokens_per_expert: Annotated[
-        float | None, typer.Option(min=0, help="Tokens a step that an expert sees.", show_default=False)
+        float | None, typer.Option(min=0, help="Tokens per step that an expert gets.", show_default=False)
     ] = None,
     tokens_per_expert_limit: Annotated[
-        float | None, typer.Option(min=0, help="Tokens a step that fill an expert.", show_default=False)
+        float | None, typer.Option(min=0, help="Tokens per step that fill an expert.", show_default=False)
     ] = None,
     draft_acceptance: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Of a drafter's tokens.", show_default=False)
+        float | None,
+        typer.Option(min=0, max=1, help="Accepted share of a drafter's tokens.", show_default=False),
     ] = None,
     decode_utilisation: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Of the decode devices.", show_default=False)
+        float | None,
+        typer.Option(min=0, max=1, help="Utilization of the decode devices.", show_default=False),
     ] = None,
     other_device_utilisation: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Of the second device.", show_default=False)
+        float | None, typer.Option(min=0, max=1, help="Utilization of the second device.", show_default=False)
     ] = None,
     idle_share: Annotated[
         float | None,
-        typer.Option(
-            min=0, max=1, help="Of two pools' capacity, left idle by the traffic.", show_default=False
-        ),
+        typer.Option(min=0, max=1, help="Idle share of two pools' capacity.", show_default=False),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Name the splits to try first for an observed bottleneck, and what a benchmark of each has to show.
-
-    Example: hawk payoff bottleneck --prefill-share-of-decode-gaps 0.35 --draft-acceptance 0.7
-    """
+    """Suggest splits for an observed bottleneck, and what a benchmark of each must show."""
     found = suggest_splits(
         Observed(
             prefill_share_of_decode_gaps=prefill_share_of_decode_gaps,
@@ -267,4 +264,9 @@ def _text(value: object) -> str:
     return {None: "none", True: "yes", False: "no"}.get(value, str(value))  # type: ignore[call-overload,no-any-return]
 
 
-COMMANDS = (offload, prefix, path, bottleneck)
+COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
+    "offload": choose_offload,
+    "prefix": choose_prefix,
+    "path": check_path,
+    "bottleneck": suggest_by_bottleneck,
+}

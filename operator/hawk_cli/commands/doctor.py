@@ -1,4 +1,4 @@
-"""hawk doctor: what in this cluster will stop HawkPool, each with the remedy."""
+"""hawk doctor: find what will stop HawkPool in this cluster, each with the remedy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from hawk_api.base import GROUP, VERSION
 from hawk_api.labels import MANAGED_BY, MANAGER
-from hawk_cli.support.cluster import connect
+from hawk_cli.support.cluster import connect_cluster
 from hawk_cli.support.output import Output, OutputOption, emit_output, rows
 from hawk_kube.errors import ApiError, NotFoundError
 from hawk_kube.kinds import DAEMON_SET, DEPLOYMENT, HAWK_NODE, LEASE, NAMESPACE
@@ -29,7 +29,7 @@ _AGENTS: Final = {"app.kubernetes.io/name": "hawk", "app.kubernetes.io/component
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One check: "ok", "problem", or "unknown" where the cluster didn't let it be looked at."""
+    """One check: "ok", "problem", or "unknown" where the cluster didn't let it be read."""
 
     check: str
     state: str
@@ -37,17 +37,17 @@ class CheckResult:
     remedy: str = ""
 
 
-def doctor(
+def diagnose_cluster(
     system_namespace: Annotated[
         str, typer.Option("--system-namespace", help="Namespace of the release.")
     ] = "hawk-system",
     *,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Look for what keeps HawkPool from working here. Exit status 1 where there is something."""
-    api = connect()
+    """Find what keeps HawkPool from working in this cluster. Exit status 1 if there is a problem."""
+    api = connect_cluster()
     try:
-        results = [examine(name, check, api, system_namespace) for name, check in CHECKS.items()]
+        results = [run_check(name, check, api, system_namespace) for name, check in CHECKS.items()]
     finally:
         api.close()
     columns = ["CHECK", "STATE", "WHAT", "REMEDY"]
@@ -57,14 +57,14 @@ def doctor(
         raise typer.Exit(1)
 
 
-def examine(
+def run_check(
     name: str, check: Callable[[Client, str], tuple[str, str, str]], api: Client, system: str
 ) -> CheckResult:
     """Run one check; what can't be read is unknown, with the API server's words."""
     try:
         return CheckResult(name, *check(api, system))
     except ApiError as error:
-        return CheckResult(name, "unknown", str(error), "run it with rights to read this")
+        return CheckResult(name, "unknown", str(error), "run it as a user who may read this")
 
 
 def _api_served(api: Client, _: str) -> tuple[str, str, str]:

@@ -36,7 +36,7 @@ PROVE_MOST: Final = 64 << 20
 """Bytes of either side up to which plans of keys are executed on the model."""
 
 
-def describe(nest: Nest, limits: RequestLimits, costs: Costs) -> dict[str, Any]:
+def describe_nest(nest: Nest, limits: RequestLimits, costs: Costs) -> dict[str, Any]:
     """Everything that `explain` prints, as plain values with their units in the keys."""
     found = applicable_strategies(nest, costs, limits)
     writes, reads = gather_writes(nest, limits), scatter_reads(nest, limits)
@@ -128,8 +128,8 @@ def prove_keys(nest: Nest, limits: RequestLimits) -> dict[str, bool | None]:
     return found
 
 
-def table(answer: dict[str, Any]) -> Group:
-    """The answer of `describe` for people."""
+def explanation_table(answer: dict[str, Any]) -> Group:
+    """The answer of `describe_nest` for people."""
     pair = f"{answer['source']['notation']}  ->  {answer['destination']['notation']}"
     facts = (
         f"{answer['source']['dtype']}, {answer['payload_bytes']:,} bytes"

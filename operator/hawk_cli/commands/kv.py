@@ -1,4 +1,4 @@
-"""hawk kv: sizes of a model's KV cache and weights, and how long the cache takes to move."""
+"""hawk kv: sizes of a model's KV cache and weights, and the cache's transfer time."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -35,30 +35,30 @@ class KvSize:
     transfer_ms: float
 
 
-def kv(
+def size_kv(
     *,
     model: ModelOption = None,
     config: ConfigOption = None,
-    tokens: Annotated[int, typer.Option(help="Tokens of context.")] = 32_768,
+    tokens: Annotated[int, typer.Option(help="Context length, tokens.")] = 32_768,
     dtype: Annotated[DataType, typer.Option(help="Element type of the KV cache.")] = DataType.FLOAT16,
     link_gbps: Annotated[float, typer.Option(help="Link rate in Gb/s.")] = 400.0,
     list_models: Annotated[bool, typer.Option("--list", help="Print the known models.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Size of a model's weights and of one sequence's KV cache, and its transfer time over a link."""
+    """Print the sizes of a model's weights and of one sequence's KV cache, and its transfer time."""
     if list_models:
-        _list(output)
+        _list_models(output)
         return
     geometry = chosen_geometry(model, config)
     if not 0 <= tokens <= 1 << 40:
         fail(f"--tokens: {tokens} is not a number of tokens; give a whole number from 0 up")
     if not (math.isfinite(link_gbps) and link_gbps > 0):
         fail(f"--link-gbps: {link_gbps} is not a link rate; give Gb/s above 0, such as 400")
-    answer = measure(geometry, tokens, dtype, link_gbps)
+    answer = measure_kv(geometry, tokens, dtype, link_gbps)
     emit_output(asdict(answer), output, lambda: _table(answer))
 
 
-def measure(geometry: Geometry, tokens: int, dtype: DataType, link_gbps: float) -> KvSize:
+def measure_kv(geometry: Geometry, tokens: int, dtype: DataType, link_gbps: float) -> KvSize:
     """The sizes of `geometry` at `tokens` tokens, and the time at `link_gbps` (10**9 bits a second)."""
     size = geometry.kv_bytes(tokens, dtype)
     return KvSize(
@@ -80,7 +80,7 @@ def measure(geometry: Geometry, tokens: int, dtype: DataType, link_gbps: float) 
     )
 
 
-def _list(output: Output) -> None:
+def _list_models(output: Output) -> None:
     known = [
         {
             "model": name,

@@ -1,4 +1,4 @@
-"""hawk layout: translate a KV cache from one layout to another, or explain what that takes."""
+"""hawk layout: translate a KV cache from one layout to another, or explain the translation."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from hawk_agent.layouts.engines import engine
 from hawk_agent.layouts.notation import AXES, parse_notation
 from hawk_agent.layouts.presets import unknown_preset_message
 from hawk_agent.plans import Costs, RequestLimits, calibrate_costs
-from hawk_cli.commands.explain import PROVE_MOST, describe, prove_keys, table
-from hawk_cli.commands.ranks import ranks
+from hawk_cli.commands.explain import PROVE_MOST, describe_nest, explanation_table, prove_keys
+from hawk_cli.commands.ranks import list_ranks
 from hawk_cli.support.files import mapped, replacing
 from hawk_cli.support.output import Output, OutputOption, emit_output, fail, rows
 
@@ -39,7 +39,7 @@ app = typer.Typer(
 )
 
 
-app.command()(ranks)
+app.command("ranks")(list_ranks)
 
 
 def _preset_names() -> list[tuple[str, str]]:
@@ -59,13 +59,13 @@ FromOption = Annotated[
     ),
 ]
 ToOption = Annotated[
-    str, typer.Option("--to", help="The destination, in the same way.", autocompletion=_preset_names)
+    str, typer.Option("--to", help="The destination: a preset or a notation.", autocompletion=_preset_names)
 ]
 SizesOption = Annotated[
     str, typer.Option(help="Sizes of axes and levels for both: b=1,h=8,s=37,d=128,s0=16,d0=16.")
 ]
-FromSizesOption = Annotated[str, typer.Option(help="Sizes of the source alone, where they differ.")]
-ToSizesOption = Annotated[str, typer.Option(help="Sizes of the destination alone, where they differ.")]
+FromSizesOption = Annotated[str, typer.Option(help="Sizes of the source only, where they differ.")]
+ToSizesOption = Annotated[str, typer.Option(help="Sizes of the destination only, where they differ.")]
 DtypeOption = Annotated[
     str, typer.Option(help=f"Element type: {', '.join(BYTES)}.", autocompletion=_dtype_names)
 ]
@@ -74,14 +74,14 @@ BlocksOption = Annotated[
 ]
 
 
-@app.command()
-def convert(
+@app.command("convert")
+def convert_file(
     source_path: Annotated[Path, typer.Argument(metavar="IN", help="A raw file in the source's layout.")],
     target_path: Annotated[
         Path,
         typer.Argument(
             metavar="OUT",
-            help="The file to write; a new one is private, one that is replaced keeps its mode.",
+            help="The file to write. A new file is private; an existing one keeps its mode.",
         ),
     ],
     *,
@@ -94,25 +94,25 @@ def convert(
     from_blocks: BlocksOption = "",
     to_blocks: BlocksOption = "",
     padding: Annotated[
-        bool, typer.Option(help="Zero-pad the tails of pages and tiles; without it they must divide.")
+        bool, typer.Option(help="Zero-pad the tails of pages and tiles; otherwise sizes must divide.")
     ] = True,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Translate a raw file; the tails of pages and tiles are zero-padded, and a digest proves the result."""
+    """Translate a raw file into another layout and verify the result with a digest."""
     try:
         nest = _nest(source, target, sizes, own=(from_sizes, to_sizes), dtype=dtype, padding=padding)
         tables = (
             _blocks("--from-blocks", from_blocks, nest.source),
             _blocks("--to-blocks", to_blocks, nest.destination),
         )
-        answer = _convert(nest, source_path, target_path, *tables)
+        answer = _translate_file(nest, source_path, target_path, *tables)
     except LayoutError as error:
         fail(str(error))
     emit_output(answer, output, lambda: rows(None, ["", ""], [(key, answer[key]) for key in answer]))
 
 
-@app.command()
-def explain(
+@app.command("explain")
+def explain_translation(
     *,
     source: FromOption,
     target: ToOption,
@@ -120,20 +120,20 @@ def explain(
     from_sizes: FromSizesOption = "",
     to_sizes: ToSizesOption = "",
     dtype: DtypeOption = "float16",
-    max_sge: Annotated[int, typer.Option(help="Pieces in one work request's list.")] = 30,
-    max_message_bytes: Annotated[int, typer.Option(help="Bytes of one work request.")] = 1 << 30,
-    link_gbps: Annotated[float, typer.Option(help="Rate of the network in Gb/s.")] = 400.0,
-    key_uses: Annotated[int, typer.Option(help="Transfers that a strided key serves, if it is kept.")] = 1,
+    max_sge: Annotated[int, typer.Option(help="Scatter/gather entries (SGEs) of one work request.")] = 30,
+    max_message_bytes: Annotated[int, typer.Option(help="Largest work request, bytes.")] = 1 << 30,
+    link_gbps: Annotated[float, typer.Option(help="Link rate, Gb/s.")] = 400.0,
+    key_uses: Annotated[int, typer.Option(help="Transfers per strided key, if it is kept.")] = 1,
     prove: Annotated[
         bool,
         typer.Option("--prove-keys", help="Execute strided keys on a model of the card (up to 64 MiB)."),
     ] = False,
     measure: Annotated[
-        bool | None, typer.Option(help="Also run the fused copy (up to 1 GiB; unless told, up to 64 MiB).")
+        bool | None, typer.Option(help="Also run the fused copy (up to 1 GiB; by default up to 64 MiB).")
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """The nest of a translation, what a network card would be asked for, and a predicted time a strategy."""
+    """Explain a translation: its nest, its RDMA work requests, and a predicted time for each strategy."""
     counts = {"--max-sge": max_sge, "--max-message-bytes": max_message_bytes, "--key-uses": key_uses}
     for option, count in counts.items():
         if count < 1:
@@ -144,7 +144,7 @@ def explain(
         nest = _nest(source, target, sizes, own=(from_sizes, to_sizes), dtype=dtype)
         limits = RequestLimits(max_sge=max_sge, max_message_bytes=max_message_bytes)
         costs = calibrate_costs(Costs(link_bytes_per_s=link_gbps * 1e9 / 8, key_uses=key_uses))
-        answer = describe(nest, limits, costs)
+        answer = describe_nest(nest, limits, costs)
     except LayoutError as error:
         fail(str(error))
     answer["compile_ms"] = _compile_ms(nest)
@@ -156,15 +156,15 @@ def explain(
             keys["proved_on_model"] = proved.get(keys["kind"])
     answer["not_measured"] = None if measure is False else _too_large(nest, asked=bool(measure))
     if measure is not False and answer["not_measured"] is None:
-        measured = _measure(nest)
+        measured = _measure_copy(nest)
         for strategy in answer["strategies"]:
             strategy["measured_ms"] = measured if strategy["name"] == "fused-copy" else None
-    emit_output(answer, output, lambda: table(answer))
+    emit_output(answer, output, lambda: explanation_table(answer))
 
 
-@app.command()
-def presets(*, output: OutputOption = Output.TABLE) -> None:
-    """The layouts that --from and --to know by name: their notation, page and tile sizes, and meaning."""
+@app.command("presets")
+def list_presets(*, output: OutputOption = Output.TABLE) -> None:
+    """List the layouts that have names: notation, page and tile sizes, and meaning."""
     known = [
         {"name": name, "notation": preset.notation, "sizes": dict(preset.sizes), "about": preset.about}
         for name, preset in PRESETS.items()
@@ -258,7 +258,7 @@ def _blocks(option: str, text: str, layout: Layout) -> Blocks:
     return as_table(option, layout, [int(word) for word in words], unique=option == "--to-blocks")
 
 
-def _convert(
+def _translate_file(
     nest: Nest, source: Path, target: Path, from_blocks: Blocks, to_blocks: Blocks
 ) -> dict[str, Any]:
     path = engine()  # refused, if it is, before a file is touched
@@ -301,7 +301,7 @@ def _too_large(nest: Nest, *, asked: bool) -> str | None:
     return f"a side has {larger:,} bytes, more than {most >> 20:,} MiB; {remedy}" if larger > most else None
 
 
-def _measure(nest: Nest) -> float:
+def _measure_copy(nest: Nest) -> float:
     """Milliseconds of the fused copy in anonymous memory, the fastest of three."""
     read, write = (_blocks("", "", side) for side in (nest.source, nest.destination))
     data, memory = mmap.mmap(-1, nest.source.nbytes), mmap.mmap(-1, nest.destination.nbytes)

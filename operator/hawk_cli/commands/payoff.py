@@ -1,4 +1,4 @@
-"""hawk payoff: the bare arithmetic of splitting inference, each figure from what is on the command line."""
+"""hawk payoff: the arithmetic of splitting inference, from the figures on the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from hawk_cli.commands import decisions, references
 from hawk_cli.support.geometry import ConfigOption, ModelOption, chosen_geometry
 from hawk_cli.support.output import Output, OutputOption, emit_output, rows
-from hawk_cli.support.refusal import refuse
+from hawk_cli.support.refusal import refuse_input
 from hawk_planner.payoff import pictures, reports
 from hawk_planner.payoff.checks import InputError
 from hawk_planner.payoff.draw import write_figure
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from hawk_api.models import Geometry
     from hawk_planner.payoff.charts import Chart
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The arithmetic of splitting inference.")
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Calculate what splitting inference costs and saves."
+)
 
 OPTIONS = {
     "link bandwidth": "--link-gbps",
@@ -48,12 +50,14 @@ ALIASES = {"prompt": "prompt_tokens", "output": "output_tokens", "link": "link_g
 
 Sweep = Annotated[
     list[str] | None,
-    typer.Option("--sweep", help="NAME=V1,V2,... or NAME=FROM:TO:COUNT; repeats.", show_default=False),
+    typer.Option(
+        "--sweep", help="NAME=V1,V2,... or NAME=FROM:TO:COUNT; may be repeated.", show_default=False
+    ),
 ]
 Plot = Annotated[
-    Path | None, typer.Option(help="Write the figure: .png, .svg, or .csv for its data.", show_default=False)
+    Path | None, typer.Option(help="Write a plot: .png, .svg, or .csv for its data.", show_default=False)
 ]
-Figure = Annotated[str, typer.Option(help="Key of the figure that a swept plot shows.")]
+Figure = Annotated[str, typer.Option(help="Key of the figure that a sweep shows.")]
 AROUND: dict[str, tuple[Any, Any]] = {
     "model": (ModelOption, None),
     "config": (ConfigOption, None),
@@ -85,7 +89,7 @@ SPLITS = (
 )
 
 
-def _command(split: Split) -> Callable[..., None]:
+def _split_command(split: Split) -> Callable[..., None]:
     """Return the command of a split, with an option for each field of its inputs."""
     hints = get_type_hints(split.inputs)
     own: dict[str, tuple[Any, Any]] = {
@@ -101,7 +105,7 @@ def _command(split: Split) -> Callable[..., None]:
     options = {"model": AROUND["model"], "config": AROUND["config"], **own, **AROUND}
     options["figure"] = (Figure, split.figure)
 
-    def run(**given: Any) -> None:
+    def report_split(**given: Any) -> None:
         geometry = chosen_geometry(given.pop("model"), given.pop("config"))
         how = [given.pop(name) for name in ("sweeps", "figure", "plot", "output")]
         wanted = Wanted(how[0] or [], *how[1:])
@@ -113,21 +117,21 @@ def _command(split: Split) -> Callable[..., None]:
             lambda: split.chart(geometry, inputs),
         )
 
-    run.__doc__ = split.inputs.__doc__
-    run.__annotations__ = {name: kind for name, (kind, _) in options.items()}
-    run.__signature__ = Signature(  # type: ignore[attr-defined]
+    report_split.__doc__ = split.inputs.__doc__
+    report_split.__annotations__ = {name: kind for name, (kind, _) in options.items()}
+    report_split.__signature__ = Signature(  # type: ignore[attr-defined]
         [
             Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
             for name, (kind, default) in options.items()
         ]
     )
-    return run
+    return report_split
 
 
 for _split in SPLITS:
-    app.command(_split.name)(_command(_split))
-for _run in (*decisions.COMMANDS, *references.COMMANDS):
-    app.command()(_run)
+    app.command(_split.name)(_split_command(_split))
+for _name, _function in (*decisions.COMMANDS.items(), *references.COMMANDS.items()):
+    app.command(_name)(_function)
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,7 @@ def _answer(
         if wanted.plot is not None:
             write_figure(chart(), wanted.plot)
     except InputError as error:
-        refuse(error, OPTIONS)
+        refuse_input(error, OPTIONS)
     emit_output(found, wanted.output, lambda: _table(found))
 
 

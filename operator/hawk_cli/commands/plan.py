@@ -1,4 +1,4 @@
-"""hawk plan: whether a pool's split pays, beside every other way of serving its traffic."""
+"""hawk plan: the pay-off of a pool's split, compared with every other way of serving its traffic."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,83 +26,91 @@ from hawk_planner.perf.work import ModelWork
 DEFAULTS_SHOWN = ("requests_per_second", "prompt_tokens", "output_tokens", "link_bytes_per_second")
 
 
-def plan(
+def plan_pool(
     *,
     filename: Annotated[
         Path | None,
         typer.Option(
             "--filename",
             "-f",
-            help="A manifest with a HawkPool, and classes if it has its own.",
+            help="A manifest with one HawkPool, and its own classes if any.",
             show_default=False,
         ),
     ] = None,
     live: Annotated[
         str | None,
         typer.Option(
-            help="A running pool, NAME or NAMESPACE/NAME, with its measured traffic.", show_default=False
+            help="A running pool, NAME or NAMESPACE/NAME, and its measured traffic.", show_default=False
         ),
     ] = None,
     requests_per_second: Annotated[
-        float | None, typer.Option(help="Requests a second.", show_default=False)
+        float | None, typer.Option(help="Requests per second.", show_default=False)
     ] = None,
-    prompt_tokens: Annotated[int | None, typer.Option(help="Mean prompt length.", show_default=False)] = None,
-    output_tokens: Annotated[int | None, typer.Option(help="Mean output length.", show_default=False)] = None,
+    prompt_tokens: Annotated[
+        int | None, typer.Option(help="Mean prompt length, tokens.", show_default=False)
+    ] = None,
+    output_tokens: Annotated[
+        int | None, typer.Option(help="Mean output length, tokens.", show_default=False)
+    ] = None,
     dispersion: Annotated[
-        float | None, typer.Option(help="Variance over mean of arrivals.", show_default=False)
+        float | None,
+        typer.Option(help="Variance over mean of arrival counts; Poisson is 1.", show_default=False),
     ] = None,
     link_gbps: Annotated[
-        float | None, typer.Option(help="Rate of one rail in Gb/s.", show_default=False)
+        float | None, typer.Option(help="Rate of one rail, Gb/s.", show_default=False)
     ] = None,
-    rails: Annotated[
-        int | None, typer.Option(help="Network ports a request may use.", show_default=False)
-    ] = None,
+    rails: Annotated[int | None, typer.Option(help="Network ports per request.", show_default=False)] = None,
     prefill_mfu: Annotated[
-        float | None, typer.Option(help="Share of peak FLOP/s reached.", show_default=False)
+        float | None,
+        typer.Option(help="Share of peak FLOP/s that prefill reaches, 0 to 1.", show_default=False),
     ] = None,
     decode_mbu: Annotated[
-        float | None, typer.Option(help="Share of peak bandwidth reached.", show_default=False)
+        float | None,
+        typer.Option(help="Share of peak bandwidth that decode reaches, 0 to 1.", show_default=False),
     ] = None,
     assume: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=VALUE of any input that --explain lists; repeats.", show_default=False),
+        typer.Option(
+            help="NAME=VALUE of an input that --explain lists; may be repeated.", show_default=False
+        ),
     ] = None,
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", help="CLASS.FIELD=VALUE of an AcceleratorClass; repeats.", show_default=False),
+        typer.Option(
+            "--set", help="CLASS.FIELD=VALUE of an AcceleratorClass; may be repeated.", show_default=False
+        ),
     ] = None,
     measured: Annotated[
         Path | None,
         typer.Option(
-            help="Measured engine times, .csv, .json or .yaml (docs/payoff.md says what a row has).",
+            help="Measured engine times: .csv, .json or .yaml, described in docs/payoff.md.",
             show_default=False,
         ),
     ] = None,
     draft_model: Annotated[
-        str | None, typer.Option(help="Drafter, a model known by name.", show_default=False)
+        str | None, typer.Option(help="Drafter, by its name in hawk kv --list.", show_default=False)
     ] = None,
     draft_acceptance: Annotated[
-        float | None, typer.Option(help="Chance that a draft is accepted.", show_default=False)
+        float | None,
+        typer.Option(help="Probability that a draft token is accepted, 0 to 1.", show_default=False),
     ] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Print every assumption with its source.")
-    ] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Print every input with its source.")] = False,
     manifest: Annotated[
-        bool, typer.Option("--manifest", help="Print the recommended pool, ready to apply.")
+        bool, typer.Option("--manifest", help="Print the recommended pool, for kubectl apply.")
     ] = False,
     chart: Annotated[
         str | None,
-        typer.Option(help="What --plot draws: cost, timeline, roofline or link.", show_default="cost"),
+        typer.Option(help="Chart of --plot: cost, timeline, roofline or link.", show_default="cost"),
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Write a figure (.png, .svg, .csv) or the whole plan (.html).", show_default=False),
+        typer.Option(help="Write a chart (.png, .svg, .csv) or the whole plan (.html).", show_default=False),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Rank every way of serving a pool's traffic, say whether the split pays, and what would turn that.
+    """Rank every way of serving a pool's traffic; say if the split pays off, and what would change that.
 
-    Traffic and link that aren't given or measured are defaults, listed with the plan.
+    Traffic and link figures that are neither given nor measured are defaults, listed with the plan.
     """
     given = Given(
         requests_per_second=requests_per_second,
@@ -137,7 +145,7 @@ def plan(
         data = plan_data(answer, turning_points(question.scenario))
         advice = recommend_spec(subject.body, answer.ranking)
         if plot is not None:
-            _plot(plot, chart or "cost", subject.name, answer, data)
+            _plot_plan(plot, chart or "cost", subject.name, answer, data)
     except InputError as error:
         fail(f"{error.field}: {error.problem}; {error.remedy}")
     if manifest:
@@ -161,7 +169,7 @@ def _drafter(subject: Subject, model: str | None, acceptance: float | None) -> D
     return Drafter(work, share("--draft-acceptance", acceptance), 0.0)
 
 
-def _plot(path: Path, chart: str, name: str, answer: CapacityPlan, data: dict[str, Any]) -> None:
+def _plot_plan(path: Path, chart: str, name: str, answer: CapacityPlan, data: dict[str, Any]) -> None:
     # Drawing takes longer to load than a plan takes to make.
     from hawk_planner.payoff.draw import unwritable, write_figure  # noqa: PLC0415
     from hawk_planner.payoff.page import html_page  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""hawk layout ranks: which tensor-parallel ranks of prefill send which heads to which of decode."""
+"""hawk layout ranks: the heads that each prefill rank sends to each decode rank (tensor parallelism)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 _MOST = 1 << 16
 
 
-def ranks(
+def list_ranks(
     *,
     heads: Annotated[int, typer.Option(min=1, max=_MOST, help="Key-value heads of the model.")],
     source_ranks: Annotated[int, typer.Option(min=1, max=_MOST, help="Tensor-parallel ranks of prefill.")],
-    destination_ranks: Annotated[int, typer.Option(min=1, max=_MOST, help="Those of decode.")],
+    destination_ranks: Annotated[
+        int, typer.Option(min=1, max=_MOST, help="Tensor-parallel ranks of decode.")
+    ],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the heads that each prefill rank sends to each decode rank, and where each of them holds them.
+    """List the heads that each prefill rank sends to each decode rank, and where each rank holds them.
 
-    Windows are [start, stop) on a rank's own head axis: its layout is narrowed by them.
-
-    Example: hawk layout ranks --heads 8 --source-ranks 4 --destination-ranks 2
+    Windows are [start, stop) on a rank's own head axis; they narrow its layout.
     """
     try:
         found = head_exchanges(heads, source_ranks, destination_ranks)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from hawk_api.catalogue import shipped, sources
 from hawk_api.models import load_preset
 from hawk_cli.support.output import Output, OutputOption, emit_output, fail, rows
-from hawk_cli.support.refusal import refuse
+from hawk_cli.support.refusal import refuse_input
 from hawk_planner.payoff.aiconfigurator import Asked, estimator
 from hawk_planner.payoff.aiconfigurator import rows as rows_of
 from hawk_planner.payoff.amounts import amount
@@ -19,12 +19,14 @@ from hawk_planner.payoff.published import comparisons
 from hawk_planner.payoff.systems import PAIRS, Named, unknown_figures
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from rich.table import Table
 
-Counts = Annotated[str, typer.Option(help="Where to estimate: V1,V2,...")]
+Counts = Annotated[str, typer.Option(help="Points to estimate: V1,V2,...")]
 
 
-def times(
+def estimate_times(
     *,
     model: Annotated[str, typer.Option(help="The model, by its name here (hawk kv --list).")],
     model_path: Annotated[str, typer.Option(help="Its name on Hugging Face, or a folder with its config.")],
@@ -36,7 +38,7 @@ def times(
     batch: Counts = "1,8,32,64,128,256",
     context_tokens: Counts = "1024,2048,4096,8192,16384",
 ) -> None:
-    """Estimate engine times by AIConfigurator, where it is installed: a file for hawk plan --measured."""
+    """Estimate engine times with AIConfigurator, if it is installed: a file for hawk plan --measured."""
     try:
         asked = Asked(
             model=load_preset(model).name,
@@ -51,7 +53,7 @@ def times(
         )
         made = rows_of(*estimator(), asked)
     except InputError as error:
-        refuse(error)
+        refuse_input(error)
     except ValueError as error:
         fail(f"--model: {error}")
     typer.echo(as_csv(made), nl=False)
@@ -66,8 +68,8 @@ def _counts(option: str, text: str) -> list[int]:
         raise InputError(option, f"{text!r} is no list of counts", "write such as 512,1024,2048") from None
 
 
-def published(output: OutputOption = Output.TABLE) -> None:
-    """Published figures beside what their own inputs give."""
+def list_published(output: OutputOption = Output.TABLE) -> None:
+    """List published figures and what their own inputs give."""
     found = comparisons()
 
     def span(pair: tuple[float, float] | None) -> str:
@@ -98,8 +100,8 @@ def published(output: OutputOption = Output.TABLE) -> None:
     emit_output({"figures": listed}, output, table)
 
 
-def systems(output: OutputOption = Output.TABLE) -> None:
-    """Pairs of devices that are named for each split, and what isn't known of them."""
+def list_systems(output: OutputOption = Output.TABLE) -> None:
+    """List the pairs of devices named for each split, and their unknown figures."""
     classes = shipped()
 
     def one(named: Named) -> dict[str, Any]:
@@ -136,8 +138,8 @@ def systems(output: OutputOption = Output.TABLE) -> None:
     emit_output({"pairs": listed}, output, table)
 
 
-def devices(output: OutputOption = Output.TABLE) -> None:
-    """Shipped AcceleratorClasses: their figures, and where these are from."""
+def list_devices(output: OutputOption = Output.TABLE) -> None:
+    """List the shipped AcceleratorClasses with their figures and sources."""
     from_ = sources()
     listed: list[dict[str, Any]] = [
         {
@@ -180,4 +182,9 @@ def _number(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-COMMANDS = (times, published, systems, devices)
+COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
+    "times": estimate_times,
+    "published": list_published,
+    "systems": list_systems,
+    "devices": list_devices,
+}

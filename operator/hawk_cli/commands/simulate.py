@@ -1,4 +1,4 @@
-"""hawk simulate: replay traffic through the operator's decision, beside other policies."""
+"""hawk simulate: replay traffic through the operator's decision and other policies."""
 
 from collections.abc import Mapping  # noqa: TC003 -- typer reads the annotations
 from dataclasses import replace
@@ -41,7 +41,7 @@ SHORTEST_S = 40.0
 """A trace's least span: a quarter tunes, and the rest holds two of the operator's decisions."""
 
 
-def simulate(
+def simulate_trace(
     *,
     trace: Annotated[
         str,
@@ -51,40 +51,38 @@ def simulate(
         ),
     ],
     pool: Annotated[
-        Path | None, typer.Option(help="A HawkPool's manifest; a sample where absent.", show_default=False)
+        Path | None, typer.Option(help="A HawkPool's manifest; by default a sample.", show_default=False)
     ] = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Repeats: fixed:A:B, {', '.join(POLICIES)}.",
+            help=f"A policy: fixed:A:B, {', '.join(POLICIES)}; may be repeated.",
             show_default="hawk",
             autocompletion=lambda: list(POLICIES),
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of generated traffic.")] = 1,
     seconds: Annotated[
-        float, typer.Option(help="Length of generated traffic, and most of a trace that is used.")
+        float, typer.Option(help="Length of generated traffic, and of a trace at most, seconds.")
     ] = 3600.0,
     startup_seconds: Annotated[
-        float, typer.Option(help="From asking for a worker to its being ready.")
+        float, typer.Option(help="Time until a requested worker is ready, seconds.")
     ] = 60.0,
-    link_gbps: Annotated[float, typer.Option(help="Rate of a prefill worker's link.")] = 360.0,
-    ttft_stretch: Annotated[
-        float, typer.Option(help="objectives.ttft.stretch for a pool that doesn't give it.")
-    ] = 2.0,
+    link_gbps: Annotated[float, typer.Option(help="Link rate of a prefill worker, Gb/s.")] = 360.0,
+    ttft_stretch: Annotated[float, typer.Option(help="objectives.ttft.stretch, if the pool has none.")] = 2.0,
     queue_order: Annotated[
         QueueOrder | None,
         typer.Option(
-            help="How prompts wait; the pool's traffic.queueOrder where absent.", show_default=False
+            help="Order of waiting prompts; by default the pool's traffic.queueOrder.", show_default=False
         ),
     ] = None,
     no_oracle: Annotated[
-        bool, typer.Option("--no-oracle", help="Don't compute cost_over_oracle (quicker).")
+        bool, typer.Option("--no-oracle", help="Skip the oracle and cost_over_oracle (faster).")
     ] = False,
     timeline: Annotated[bool, typer.Option(help="Add each policy's replicas over time (JSON).")] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Write a picture (PNG or SVG) of ratio and traffic.", show_default=False),
+        typer.Option(help="Write a plot (.png or .svg) of ratio and traffic.", show_default=False),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -127,7 +125,7 @@ def simulate(
         {s.policy: _plain(s, best, timeline) for s in scores}, output, lambda: _table(found, scores, best)
     )
     if plot is not None:
-        _plot(plot, found, problem, scores)
+        _plot_scores(plot, found, problem, scores)
 
 
 def _check_numbers(**numbers: float) -> None:
@@ -256,7 +254,7 @@ def _check_plot(path: Path) -> None:
         fail(f"--plot: {path}: {error.strerror or error}; give the path of a picture that can be written")
 
 
-def _plot(path: Path, trace: Trace, problem: Problem, scores: list[Score]) -> None:
+def _plot_scores(path: Path, trace: Trace, problem: Problem, scores: list[Score]) -> None:
     try:
         from hawk_planner.simulate.plot import over_time  # noqa: PLC0415 -- only with --plot
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""hawk status: what is so about live pools, what is wrong, and what to do about it."""
+"""hawk status: the state of live pools, their problems, and the remedies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkPoolStatus
-from hawk_cli.support.cluster import connect
+from hawk_cli.support.cluster import connect_cluster
 from hawk_cli.support.output import Output, OutputOption, emit_output, fail, rows
 from hawk_kube.errors import ApiError, NotFoundError
 from hawk_kube.kinds import HAWK_POOL
@@ -59,11 +59,11 @@ class PoolReport:
     decision: dict[str, Any] | None
 
 
-def status(
-    name: Annotated[str | None, typer.Argument(help="One pool; all of the namespace where absent.")] = None,
+def show_status(
+    name: Annotated[str | None, typer.Argument(help="A pool; by default all of the namespace.")] = None,
     *,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", "-n", help="Its namespace; the kubeconfig's where absent.")
+        str | None, typer.Option("--namespace", "-n", help="Its namespace; by default the kubeconfig's.")
     ] = None,
     all_namespaces: Annotated[
         bool, typer.Option("--all-namespaces", "-A", help="Pools of every namespace.")
@@ -71,16 +71,16 @@ def status(
     check: Annotated[bool, typer.Option("--check", help="Exit with 1 unless every pool is Ready.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show live pools: counts, what is wrong, and the remedy. Exit status 2 where they can't be read."""
+    """Show live pools: counts, problems and remedies. Exit status 2 if they can't be read."""
     if name is not None and all_namespaces:
-        fail("--all-namespaces: a name stands in one namespace; use -n NAMESPACE instead")
-    reports = [report(body) for body in _read(name, namespace, all_namespaces=all_namespaces)]
+        fail("--all-namespaces: a name needs one namespace; use -n NAMESPACE instead")
+    reports = [report_pool(body) for body in _read(name, namespace, all_namespaces=all_namespaces)]
     emit_output({"pools": reports}, output, lambda: _table(reports))
     if check and any(found.ready != "True" for found in reports):
         raise typer.Exit(1)
 
 
-def report(body: dict[str, Any]) -> PoolReport:
+def report_pool(body: dict[str, Any]) -> PoolReport:
     """The findings about a HawkPool in its plain form. Pure."""
     metadata = body["metadata"]
     seen = HawkPoolStatus.model_validate(body.get("status") or {})
@@ -112,8 +112,8 @@ def findings(seen: HawkPoolStatus, generation: int) -> list[Finding]:
                 "Unknown",
                 str(Reason.NOT_OBSERVED),
                 f"the operator has seen generation {seen.observed_generation}, the spec is at {generation}",
-                "The operator hasn't looked at this spec yet.",
-                "Wait a few seconds; if it stays, see whether the operator runs and its /healthz.",
+                "The operator hasn't reconciled this spec yet.",
+                "Wait a few seconds; if this persists, check that the operator runs, and its /healthz.",
             )
         )
     found += [_explained(condition) for condition in seen.conditions if _is_wrong(condition)]
@@ -144,7 +144,7 @@ def _explained(condition: Condition) -> Finding:
 
 
 def _read(name: str | None, namespace: str | None, *, all_namespaces: bool) -> list[dict[str, Any]]:
-    api = connect()
+    api = connect_cluster()
     where = namespace or api.namespace
     try:
         if name is not None:

@@ -25,7 +25,7 @@ from hawk_cli.support.output import Output, OutputOption, emit_output, fail, row
 from hawk_operator.status.layouts import judge_layouts
 
 
-def validate(
+def validate_files(
     files: Annotated[list[Path], typer.Argument(help="Manifests, YAML or JSON; - reads standard input.")],
     *,
     no_classes: Annotated[
@@ -33,9 +33,9 @@ def validate(
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Check manifests without a cluster. Exit status 2 where an object is invalid.
+    """Check manifests without a cluster. Exit status 2 if an object is invalid.
 
-    Objects of other API groups are skipped; AcceleratorClasses and ConfigMaps in the files count as known.
+    Objects of other API groups are skipped; AcceleratorClasses and ConfigMaps in the files are used.
     """
     given = [document for file in files for document in load_manifests(file)]
     bodies = [document.body for document in given]
@@ -62,13 +62,13 @@ def _invalid(violations: Sequence[Violation]) -> bool:
 def _clashes(
     body: Any, classes: Mapping[str, AcceleratorClassSpec], maps: Mapping[tuple[str, str], str]
 ) -> tuple[Violation, ...]:
-    """Of a valid pool: whether each group's KV cache can become each other's, compiled as agents will."""
+    """Errors where a valid pool's KV layouts can't be translated into each other, compiled as agents do."""
     if body["kind"] != HawkPool.kind_info.kind:
         return ()
     spec = HawkPool.model_validate(body).spec
     try:
         geometry = geometry_of(spec.model, maps)
-    except ValueError:  # the operator looks for the text in the cluster
+    except ValueError:  # the operator reads the text from the cluster
         return ()
     verdict = judge_layouts(spec, geometry, classes)
     if verdict.status is not False:

@@ -1,4 +1,4 @@
-"""The cluster that the kubeconfig names, for commands that look at live objects."""
+"""The cluster that the kubeconfig names, for commands that read live objects."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from hawk_kube.client import Client
 
 
-def connect() -> Client:
-    """A client by the usual rules. Ends the command with status 2 where the kubeconfig is no use."""
+def connect_cluster() -> Client:
+    """A client by the usual rules. Ends the command with status 2 if the kubeconfig can't be used."""
     # The Kubernetes client is slow to import, and an extra.
     from hawk_kube import client  # noqa: PLC0415
 

@@ -15,7 +15,7 @@ _NO_OPTION = {"AIConfigurator"}
 """Names in an InputError that are no input: the check itself fails, with exit code 1."""
 
 
-def refuse(error: InputError, options: Mapping[str, str] | None = None) -> NoReturn:
+def refuse_input(error: InputError, options: Mapping[str, str] | None = None) -> NoReturn:
     """End the command with the error's option, problem and remedy.
 
     `options` names the options of fields that aren't called like them.

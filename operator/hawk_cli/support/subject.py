@@ -11,7 +11,7 @@ from hawk_api.checks import Severity
 from hawk_api.quantity import parse_quantity
 from hawk_api.v1alpha1 import AcceleratorClassSpec, HawkPool
 from hawk_api.validation import validate_manifest
-from hawk_cli.support.cluster import connect
+from hawk_cli.support.cluster import connect_cluster
 from hawk_cli.support.manifests import classes_in, config_maps_in, geometry_of, load_manifests
 from hawk_kube.errors import ApiError
 from hawk_kube.kinds import ACCELERATOR_CLASS, CONFIG_MAP, HAWK_POOL
@@ -74,7 +74,7 @@ def from_cluster(reference: str) -> Subject:
     """Return a running pool, NAME or NAMESPACE/NAME, with the traffic that its last decision recorded."""
     namespace, _, name = reference.rpartition("/")
     namespace = namespace or "default"
-    api = connect()
+    api = connect_cluster()
     try:
         body = api.get(HAWK_POOL, name, namespace)
         bodies = list(api.list(ACCELERATOR_CLASS))

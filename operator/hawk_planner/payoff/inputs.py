@@ -33,7 +33,7 @@ KV_DTYPE = "Element type of the KV cache."
 
 @dataclass(frozen=True)
 class PdInputs:
-    """Prefill here, decode there: transfer, exposed time and break-evens of one request."""
+    """Calculate a prefill/decode split: transfer, exposed time and break-evens of one request."""
 
     prompt_tokens: int = _asked(16_384, "Tokens that are prefilled.")
     output_tokens: int = _asked(128, "Tokens that are decoded.")
@@ -49,7 +49,7 @@ class PdInputs:
 
 @dataclass(frozen=True)
 class AfdInputs:
-    """Attention here, FFN there: the exchange of one step, and what the freed memory is worth."""
+    """Calculate an attention/FFN split: the exchange of one step, and the value of the freed memory."""
 
     batch: int = _asked(128, "Sequences in a decode step.")
     link_gbps: float = _asked(200.0, LINK)
@@ -64,7 +64,7 @@ class AfdInputs:
 
 @dataclass(frozen=True)
 class TdInputs:
-    """Draft here, verify there: messages of a round, and the round where its times are given."""
+    """Calculate a draft/target split: messages of a round, and its time if step times are given."""
 
     draft_tokens: int = _asked(8, "Candidates a round.", LONGEST)
     feature_vectors: int = _asked(0, "Hidden vectors sent to the drafter a round.")
@@ -84,7 +84,7 @@ class TdInputs:
 
 @dataclass(frozen=True)
 class PipelineInputs:
-    """Chunks of layers on rails: how much of the transfer is left when prefill ends."""
+    """Calculate chunks of layers on rails: the part of the transfer that is left when prefill ends."""
 
     tokens: int = _asked(32_768, "Tokens that are prefilled.")
     chunk_layers: int = _asked(16, "Layers sent together.")

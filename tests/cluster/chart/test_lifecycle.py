@@ -174,7 +174,7 @@ def test_every_expression_of_the_admission_policy_type_checks(own, release):
 def test_what_outlives_a_release_is_removed_by_one_command_with_the_rights_of_its_hook(own, release, render):
     """The job that runs the command needs a node; its account and rights are here, and its command line."""
     from hawk_api import labels
-    from hawk_cli.commands.cleanup import remove
+    from hawk_cli.commands.cleanup import remove_leftovers
 
     release.install(OUTSIDE)
     node = {"apiVersion": "hawkpool.dev/v1alpha1", "kind": "HawkNode", "metadata": {"name": "node-a"}}
@@ -194,8 +194,8 @@ def test_what_outlives_a_release_is_removed_by_one_command_with_the_rights_of_it
     kubeconfig = own.service_account_kubeconfig(NAMESPACE, "hawk-cleanup")
 
     with closing(own.client(kubeconfig)) as api:
-        removed = remove(api, NAMESPACE, nodes=True)
-        again = remove(api, NAMESPACE, nodes=True)
+        removed = remove_leftovers(api, NAMESPACE, nodes=True)
+        again = remove_leftovers(api, NAMESPACE, nodes=True)
 
     assert (removed.leases, removed.hawk_nodes, removed.accelerator_classes) == (
         ["node-a"],

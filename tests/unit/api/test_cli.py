@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -12,9 +13,11 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+import typer
 import yaml
 
-from hawk_cli.app import COMMANDS, CommandEntry, main
+from hawk_cli.app import COMMANDS, CommandEntry, build, main
+from hawk_cli.support.examples import EXAMPLES
 
 from .pools import group, manifest
 
@@ -273,6 +276,63 @@ def test_every_command_has_help_and_both_outputs(entry: CommandEntry) -> None:
 
     assert done.returncode == 0, done.stderr
     assert "Usage: hawk" in done.stdout or "Usage:" in done.stdout
+
+
+def leaves() -> dict[str, typer.core.TyperCommand]:
+    """Every command that does something, by its words after `hawk`."""
+    root: Any = typer.main.get_command(build([entry.name for entry in COMMANDS]))
+    found = {}
+    for name, command in root.commands.items():
+        inner = getattr(command, "commands", {"": command})
+        found.update({f"{name} {word}".strip(): one for word, one in inner.items()})
+    return found
+
+
+def test_every_command_has_one_example() -> None:
+    assert leaves().keys() == EXAMPLES.keys()
+
+
+@pytest.mark.parametrize(("words", "example"), EXAMPLES.items(), ids=EXAMPLES)
+def test_the_help_ends_with_an_example_that_parses(words: str, example: str) -> None:
+    done = hawk(*words.split(), "--help")
+
+    assert done.stdout.splitlines()[-1].strip() == example
+    assert example.startswith(f"hawk {words} ")
+    arguments = shlex.split(example.removeprefix(f"hawk {words} "))
+    assert leaves()[words].make_context(words, arguments).params
+
+
+@pytest.mark.parametrize(
+    "arguments", [("status", "--output", "xml"), ("payoff", "pd", "--kv-dtype", "xml")], ids=" ".join
+)
+def test_a_refused_choice_is_told_in_the_words_of_the_command(arguments: tuple[str, ...]) -> None:
+    done = hawk(*arguments)
+
+    assert done.returncode == 2
+    assert f"Invalid value for '{arguments[-2]}'" in done.stderr
+    assert ": 'xml' is not one of '" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("shell", "says"),
+    [
+        ("bash", "complete -o default"),
+        ("zsh", "#compdef"),
+        ("fish", "complete --command"),
+        ("powershell", "Register-ArgumentCompleter"),
+        ("pwsh", "Register-ArgumentCompleter"),
+    ],
+)
+def test_completion_is_printed_for_the_shell_that_is_named(shell: str, says: str) -> None:
+    assert says in hawk("--show-completion", shell).stdout
+
+
+@pytest.mark.parametrize("option", ["--show-completion", "--install-completion"])
+def test_an_unknown_shell_is_refused(option: str) -> None:
+    done = hawk(option, "ksh")
+
+    assert done.returncode == 2
+    assert "'ksh' is not one of bash, zsh" in done.stderr
 
 
 def test_version() -> None:

@@ -11,7 +11,7 @@ from hawk_cli.bench import between, copying, network
 from hawk_cli.bench.baselines import libraries
 from hawk_cli.bench.baselines.environments import baseline
 from hawk_cli.bench.errors import BenchError
-from hawk_cli.bench.measure import Measurements, Taken, interleave, spread
+from hawk_cli.bench.measure import Measurements, Taken, interleave_cases, spread
 from hawk_cli.bench.workload import CopyWorkload
 
 compiled = pytest.mark.skipif(len(engines.available()) == 1, reason="missing tool: a C compiler, for copies")
@@ -21,7 +21,7 @@ def test_each_case_runs_once_a_round_in_changing_order_and_the_warm_up_is_droppe
     ran = []
     cases = {name: (lambda name=name: ran.append(name) or Taken(len(ran), 1.0)) for name in "abc"}
 
-    found = interleave(cases, rounds=7, warm_up=1)
+    found = interleave_cases(cases, rounds=7, warm_up=1)
 
     rounds = [ran[at : at + 3] for at in range(0, 24, 3)]
     assert all(sorted(order) == ["a", "b", "c"] for order in rounds)

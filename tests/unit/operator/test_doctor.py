@@ -72,7 +72,7 @@ def test_what_cannot_be_read_is_unknown_and_no_problem() -> None:
     def refused(*_: object) -> tuple[str, str, str]:
         raise UnavailableError("list nodes: forbidden")
 
-    found = doctor.examine("agents", refused, None, "hawk-system")  # type: ignore[arg-type]
+    found = doctor.run_check("agents", refused, None, "hawk-system")  # type: ignore[arg-type]
 
     assert (found.state, found.message) == ("unknown", "list nodes: forbidden")
 

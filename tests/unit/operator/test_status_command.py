@@ -9,7 +9,7 @@ import pytest
 from hawk_api.conditions import make_condition
 from hawk_api.reasons import Reason
 from hawk_api.v1alpha1 import HawkPoolStatus
-from hawk_cli.commands.status import _table, findings, report
+from hawk_cli.commands.status import _table, findings, report_pool
 from hawk_cli.support import output
 
 
@@ -24,7 +24,7 @@ def body(*conditions, generation: int = 2, observed: int | None = 2):
 
 
 def test_what_is_wrong_comes_with_its_remedy(capsys):
-    found = report(
+    found = report_pool(
         body(
             make_condition("Ready", False, Reason.LINKS_DOWN, "Wired: n1 to n2"),
             make_condition("Wired", False, Reason.LINKS_DOWN, "n1 to n2: PeerUnreachable"),
@@ -64,4 +64,4 @@ def test_a_reason_of_a_newer_release_is_shown_as_it_is():
 
 
 def test_nothing_is_said_of_a_pool_that_is_well():
-    assert report(body(make_condition("Ready", True, Reason.AS_EXPECTED))).findings == []
+    assert report_pool(body(make_condition("Ready", True, Reason.AS_EXPECTED))).findings == []

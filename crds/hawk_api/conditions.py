@@ -17,32 +17,32 @@ _LONGEST = 1024
 
 
 class ConditionType(StrEnum):
-    """The condition types of a HawkPool, by what holds when they are True."""
+    """The condition types of a HawkPool, and their meaning when True."""
 
     READY = "Ready"
-    """The pool serves: everything below holds that its spec asks for."""
+    """The pool serves: every condition below that its spec needs is True."""
     LAYOUTS_COMPATIBLE = "LayoutsCompatible"
     """Every prefill group's KV layout compiles to every decode group's."""
     DEVICES_READY = "DevicesReady"
-    """Every group's pods got their accelerators."""
+    """Every group's pods have their accelerators."""
     MEMORY_REGISTERED = "MemoryRegistered"
     """Every worker's KV region is registered with a live agent."""
     WIRED = "Wired"
     """Every pair of agents that may exchange KV has a verified link."""
     TRANSFER_VERIFIED = "TransferVerified"
-    """Recent transfers were proved right by their digests."""
+    """The digests of recent transfers were right."""
     METRICS_AVAILABLE = "MetricsAvailable"
     """Every signal that the decision needs was read in the last interval."""
     SCALING = "Scaling"
     """Decisions are made and carried out."""
     PAYS_OFF = "PaysOff"
-    """By the arithmetic on current traffic, the split is worth its transfers."""
+    """By calculation on current traffic, the split repays its transfers."""
     DRAINING = "Draining"
-    """Some worker is being emptied before it goes."""
+    """A worker is being drained before it is removed."""
 
 
 class NodeConditionType(StrEnum):
-    """The condition types of a HawkNode, by what holds when they are True."""
+    """The condition types of a HawkNode, and their meaning when True."""
 
     READY = "Ready"
     """The agent serves engines and peers."""
@@ -59,7 +59,7 @@ class Status(StrEnum):
 
 
 class Condition(ReportModel):
-    """One condition, in the form that all Kubernetes objects share."""
+    """One condition, in Kubernetes' standard form."""
 
     type: Annotated[str, Field(min_length=1, max_length=64)]
     """The type of the condition."""
@@ -73,7 +73,7 @@ class Condition(ReportModel):
     last_transition_time: Time | None = None
     """When the status last changed."""
     observed_generation: Annotated[Int, Field(ge=0)] | None = None
-    """The generation of the spec that it is about."""
+    """Generation of the spec that it describes."""
 
 
 def set_condition(conditions: Iterable[Condition], new: Condition, now: datetime) -> tuple[Condition, ...]:

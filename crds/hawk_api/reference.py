@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hawk_api.base import API_VERSION
-from hawk_api.schema import walk
+from hawk_api.schema import value_range, walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,10 @@ def _kind(info: KindInfo, schema: Schema) -> str:
             continue
         shown = f"**`{path[1:]}`**" if path in required else f"`{path[1:]}`"
         default = "" if path not in defaults or node.get("type") == "object" else f"`{_text(defaults[path])}`"
-        meaning = " ".join(str(node.get("description", "")).split()).replace("|", "\\|")
+        told = str(node.get("description", ""))
+        if node.get("type") == "integer":  # its range is beside it
+            told = told.replace(f"; {value_range(node)}.", ".")
+        meaning = " ".join(told.split()).replace("|", "\\|")
         lines.append(f"| {shown} | {_type(node)} | {default} | {meaning} |")
         if path.startswith(".spec."):
             rules += [f"- `{path[1:]}`: {r['message']}" for r in node.get("x-kubernetes-validations", ())]
@@ -94,9 +97,8 @@ def _type(node: Schema) -> str:
     if node.get("x-kubernetes-int-or-string"):
         return "quantity" if node.get("maxLength", 0) > 8 else "integer or percentage"
     kind = str(node.get("type", "any"))
-    low, high = node.get("minimum"), node.get("maximum")
-    if kind == "integer" and low is not None:
-        return f"integer, {low} to {high:,}" if high is not None else f"integer from {low}"
+    if kind == "integer":
+        return f"integer, {value_range(node)}"
     bound = node.get("maxItems", node.get("maxProperties"))
     shown = {"array": "list", "object": "object" if bound is None else "map"}.get(kind, kind)
     return shown if bound is None else f"{shown}, at most {bound}"

@@ -121,6 +121,8 @@ class _Converter:
             made["items"] = self.node(source["items"], f"{path}[]")
         if isinstance(source.get("additionalProperties"), dict):
             made["additionalProperties"] = self.node(source["additionalProperties"], f"{path}.*")
+        if (allowed := value_range(made)) and "description" in made:
+            made["description"] = f"{made['description'].rstrip('.')}; {allowed}."
         if made.get("type") == "integer":
             made["format"] = "int32" if made.get("maximum", 2**63) < 2**31 else "int64"
         if self.defaults and source.get("default") is not None:
@@ -139,6 +141,14 @@ class _Converter:
             name = source.pop("$ref").rpartition("/")[2]
             source = self._resolve({**self.definitions[name], **source}, path)
         return source
+
+
+def value_range(node: Schema) -> str:
+    """The values that a number's node allows, which `kubectl explain` doesn't show; "" for other nodes."""
+    low, high = node.get("minimum"), node.get("maximum")
+    if low is None:
+        return ""
+    return f"{low} or more" if high is None or high >= 2**31 - 1 else f"{low} to {high:,}"
 
 
 def _settled(default: Any, schema: Schema) -> Any:

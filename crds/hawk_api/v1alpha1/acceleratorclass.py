@@ -33,27 +33,27 @@ class AcceleratorClassSpec(Model):
     )
 
     description: Annotated[str, Field(max_length=256)] | None = None
-    """The device's name for people."""
+    """A readable name of the device."""
     flops: Annotated[dict[Precision, PositiveQuantity], Field(max_length=8)] | None = None
-    """Peak dense operations a second, by number format."""
+    """Peak dense operations per second by number format, each above 0."""
     memory: PositiveQuantity | None = None
-    """Bytes that hold weights and KV."""
+    """Bytes of memory for weights and KV, above 0."""
     bandwidth: PositiveQuantity | None = None
-    """Bytes a second between that memory and the compute units."""
+    """Bytes per second from that memory to the compute units, above 0."""
     power: PositiveQuantity | None = None
-    """Watts at full load."""
+    """Watts at full load, above 0."""
     price: PositiveQuantity | None = None
-    """US dollars to buy one."""
+    """Purchase price in US dollars, above 0."""
     price_per_hour: PositiveQuantity | None = None
-    """US dollars an hour to rent one."""
+    """Rent in US dollars per hour, above 0."""
     resource_name: (
         Annotated[str, Field(min_length=1, max_length=317, pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$")] | None
     ) = None
-    """Extended resource that a pod asks for, such as nvidia.com/gpu."""
+    """Extended resource that a pod requests, such as nvidia.com/gpu."""
     device_class_name: Annotated[str, Field(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)] | None = (
         None
     )
-    """DeviceClass of resource claims, where devices are claimed and not counted."""
+    """DeviceClass of resource claims, if devices are claimed instead of counted."""
     roles: Annotated[
         tuple[Role, ...],
         Field(max_length=3, json_schema_extra={"x-kubernetes-list-type": "set"}),
@@ -63,7 +63,7 @@ class AcceleratorClassSpec(Model):
         Role.DECODE,
         Role.BOTH,
     )
-    """Roles that the device can take."""
+    """Roles that the device supports."""
     native_tile: LayoutPreset | None = None
     """Layout that its matrix units read best."""
     registration: Annotated[
@@ -71,9 +71,9 @@ class AcceleratorClassSpec(Model):
         Field(max_length=3, json_schema_extra={"x-kubernetes-list-type": "set"}),
         AfterValidator(unique),
     ] = (Registration.HOST,)
-    """How its memory can be registered, the preferred first."""
+    """How its memory can be registered, preferred first."""
     startup: Duration | None = None
-    """Time from a pod's creation to a ready worker, as a first guess."""
+    """Estimated time from a pod's creation to a ready worker."""
 
 
 class AcceleratorClass(Resource):

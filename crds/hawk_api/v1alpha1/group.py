@@ -29,9 +29,9 @@ class Replicas(Model):
     )
 
     min: Annotated[Int, Field(ge=0, le=10_000)] = 1
-    """Fewest workers. 0 allows an idle group to have none."""
+    """Fewest workers; with 0 an idle group has none."""
     max: Annotated[Int, Field(ge=1, le=10_000)] = Field(default_factory=_at_least_one)
-    """Most workers; min where absent."""
+    """Most workers (default min)."""
 
 
 class KvLayout(Model):
@@ -53,16 +53,16 @@ class KvLayout(Model):
     notation: Annotated[str, Field(min_length=1, max_length=128, pattern=NOTATION)] | None = None
     """Axes from slowest to fastest, such as "[s1] h s0 d"."""
     sizes: Annotated[dict[str, Annotated[Int, Field(ge=1, le=2**31 - 1)]], Field(max_length=32)] | None = None
-    """Sizes of axes that the model doesn't give, such as s0: 16 for pages of 16 tokens."""
+    """Elements of axes that the model doesn't determine, such as s0: 16 for pages of 16 tokens."""
 
 
 class Parallelism(Model):
-    """How one replica is spread over devices."""
+    """How one replica is distributed over devices."""
 
     tensor: Annotated[Int, Field(ge=1, le=1024)] = 1
     """Devices that share each layer."""
     pipeline: Annotated[Int, Field(ge=1, le=256)] = 1
-    """Stages of layers."""
+    """Pipeline stages, each a share of the layers."""
 
 
 class ScaleTargetRef(Model):
@@ -125,9 +125,9 @@ class Rollout(Model):
     )
 
     max_surge: IntOrPercent = 0
-    """Workers above the wanted number during a rollout."""
+    """Workers above the desired number during a rollout, a count or a percentage."""
     max_unavailable: IntOrPercent = 1
-    """Workers below the wanted number during a rollout."""
+    """Workers below the desired number during a rollout, a count or a percentage."""
 
 
 def _check_template(value: dict[str, Any]) -> dict[str, Any]:
@@ -196,15 +196,15 @@ class GroupSpec(Model):
     accelerator_class: Annotated[str, Field(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)] | None = (
         None
     )
-    """The AcceleratorClass of the devices; absent for workers on CPUs."""
+    """The AcceleratorClass of the devices; none for workers on CPUs."""
     accelerators_per_replica: Annotated[Int, Field(ge=1, le=1024)] = 1
-    """Whole devices of one worker."""
+    """Whole devices per worker."""
     replicas: Replicas = Replicas()
-    """Bounds of the number of workers."""
+    """Bounds on the number of workers."""
     kv_layout: KvLayout | None = None
-    """How the workers keep their KV cache; where absent the class's native tile, else row-major."""
+    """The workers' KV cache layout; default the class's native tile, else row-major."""
     parallelism: Parallelism = Parallelism()
-    """How one worker is spread over its devices."""
+    """How a worker is distributed over its devices."""
     rollout: Rollout = Rollout()
     """How workers are replaced."""
     template: PodTemplate | None = None

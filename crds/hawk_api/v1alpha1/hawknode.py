@@ -59,7 +59,7 @@ class Peer(Model):
     address: HostPort
     """Where the agent listens: host:port, an IPv6 host in brackets."""
     epoch: Epoch
-    """The incarnation to talk to; another one is refused."""
+    """Epoch of the agent; any other is refused."""
 
 
 def _one_a_node(peers: tuple[Peer, ...]) -> tuple[Peer, ...]:
@@ -73,11 +73,11 @@ class PoolTerms(Model):
     pool: Annotated[str, Field(min_length=1, max_length=317)]
     """namespace/name of the pool."""
     grace: Duration = 0.2
-    """How long prefill keeps a sent KV before it asks whether it is still needed."""
+    """How long prefill keeps sent KV before it asks if it is still needed."""
     max_grace: Duration = 30.0
-    """How long that may be extended."""
+    """Longest extension of that."""
     verify: Verify = Verify.SAMPLED
-    """Which transfers are proved by a digest."""
+    """Which transfers are verified by a digest."""
     on_failure: OnFailure = OnFailure.RESEND
     """The action for a request whose transfer failed; engines are told."""
     draining: Annotated[
@@ -85,7 +85,7 @@ class PoolTerms(Model):
         Field(max_length=MAX_GROUPS, json_schema_extra={"x-kubernetes-list-type": "set"}),
         AfterValidator(unique),
     ] = ()
-    """Groups with a worker here that is being emptied: the agent says whether their memory is in use."""
+    """Groups with a draining worker here: the agent reports if their memory is in use."""
 
 
 def _one_a_pool(terms: tuple[PoolTerms, ...]) -> tuple[PoolTerms, ...]:
@@ -97,7 +97,7 @@ class HawkNodeSpec(Model):
     """The operator's settings for an agent."""
 
     expected_epoch: Annotated[str, Field(max_length=64)] | None = None
-    """The incarnation that the operator's peers were computed for."""
+    """Epoch of the agent that the peers were computed for."""
     peers: Annotated[
         tuple[Peer, ...],
         Field(max_length=MAX_PEERS, json_schema_extra=list_map("node")),
@@ -126,11 +126,11 @@ class Region(ReportModel):
     layout: Annotated[str, Field(max_length=128)]
     """Fingerprint of the layout."""
     bytes: Annotated[Int, Field(ge=0)]
-    """Size of the memory."""
+    """Bytes of the memory."""
     epoch: Epoch
     """The incarnation of the worker."""
     busy: Bool | None = None
-    """True if leases or transfers use it; told only while spec.pools[].draining asks for the group."""
+    """True if leases or transfers use it; reported only for groups in spec.pools[].draining."""
 
 
 class LinkProblem(ReportModel):
@@ -150,9 +150,9 @@ class Links(ReportModel):
     up: Count = 0
     """Links with a live connection."""
     down: Count = 0
-    """Links without one."""
+    """Links without a live connection."""
     verified: Count = 0
-    """Links whose canary transfer arrived right."""
+    """Links whose canary transfer succeeded."""
     problems: Annotated[
         tuple[LinkProblem, ...], Field(max_length=MAX_PROBLEMS, json_schema_extra=list_map("peer"))
     ] = ()
@@ -171,11 +171,11 @@ class Rail(ReportModel):
     gid: Annotated[str, Field(max_length=64)] | None = None
     """Its RDMA GID."""
     mtu: Annotated[Int, Field(ge=0, le=65_535)] | None = None
-    """Its active MTU, bytes."""
+    """Its active MTU in bytes."""
     max_sge: Count | None = None
-    """Most pieces that one work request gathers or scatters."""
+    """Most scatter/gather entries of one work request."""
     max_wr: Count | None = None
-    """Most work requests in a queue."""
+    """Most outstanding work requests of a queue."""
     max_message_bytes: Annotated[Int, Field(ge=0)] | None = None
     """Most bytes of one work request."""
     fence: Annotated[str, Field(max_length=64)] | None = None
@@ -190,7 +190,7 @@ class HawkNodeStatus(ReportModel):
     version: Annotated[str, Field(max_length=64)] | None = None
     """The agent's release."""
     protocol: Annotated[Int, Field(ge=0, le=65_535)] | None = None
-    """The protocol that it speaks with peers."""
+    """Version of its protocol between agents."""
     address: Annotated[str, Field(max_length=addresses.MAX_LENGTH)] | None = None
     """Where peers reach it."""
     host_id: Annotated[str, Field(max_length=128)] | None = None
@@ -198,7 +198,7 @@ class HawkNodeStatus(ReportModel):
     regions: Annotated[tuple[Region, ...], Field(max_length=MAX_REGIONS)] = ()
     """Registered memory."""
     region_count: Count | None = None
-    """Regions in all, more than are listed where there are more than the list holds."""
+    """Regions, including those that the list has no space for."""
     links: Links = Links()
     rails: Annotated[tuple[Rail, ...], Field(max_length=MAX_RAILS, json_schema_extra=list_map("name"))] = ()
     """Ports that transfers can use."""
@@ -209,7 +209,7 @@ class HawkNodeStatus(ReportModel):
     conditions: Annotated[
         tuple[Condition, ...], Field(max_length=16, json_schema_extra=list_map("type"))
     ] = ()
-    """Conditions: proved or found wrong, one of each type."""
+    """Conditions, one of each type."""
 
 
 class HawkNode(Resource):

@@ -65,38 +65,38 @@ class HawkPoolSpec(Model):
         tuple[GroupSpec, ...],
         Field(min_length=1, max_length=MAX_GROUPS, json_schema_extra=list_map("name")),
     ]
-    """The workers, a role and an accelerator class each."""
+    """The groups of workers, each with a role and an accelerator class."""
     objectives: Objectives = Objectives()
-    """Latencies that are promised."""
+    """Service-level objectives."""
     traffic: TrafficSpec | None = None
-    """How traffic is observed; without it the ratio stays at its start."""
+    """How traffic is observed; without it the ratio stays at its start value."""
     scaling: ScalingSpec = ScalingSpec()
     """How the number of workers is decided."""
     transfer: TransferSpec = TransferSpec()
-    """How KV moves."""
+    """How KV is transferred."""
     drain: DrainSpec = DrainSpec()
-    """How workers are emptied."""
+    """How workers are drained."""
 
 
 class HawkPoolStatus(ReportModel):
     """The observed state of a pool."""
 
     observed_generation: Annotated[Int, Field(ge=0)] | None = None
-    """The spec's generation that this status is about."""
+    """Generation of the spec that this status describes."""
     conditions: Annotated[
         tuple[Condition, ...], Field(max_length=MAX_CONDITIONS, json_schema_extra=list_map("type"))
     ] = ()
-    """Conditions: proved or found wrong, one of each type."""
+    """Conditions, one of each type."""
     groups: Annotated[
         tuple[GroupStatus, ...], Field(max_length=MAX_GROUPS, json_schema_extra=list_map("name"))
     ] = ()
-    """The groups, counted."""
+    """Counts of each group."""
     prefill: Count | None = None
     """Ready workers that can prefill."""
     decode: Count | None = None
     """Ready workers that can decode."""
     ratio: Annotated[str, Field(max_length=32)] | None = None
-    """Prefill to decode as wanted by the last decision."""
+    """Prefill:decode ratio of the last decision."""
     ttft: Duration | None = None
     """Measured time to first token at the objective's percentile."""
     itl: Duration | None = None

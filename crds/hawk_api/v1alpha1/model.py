@@ -60,19 +60,19 @@ class GeometrySpec(Model):
     )
 
     attention: AttentionKind = AttentionKind.FULL
-    """How layers retain the past."""
+    """How layers keep past tokens."""
     layers: Annotated[Int, Field(ge=1, le=1024)]
     """Transformer layers."""
     query_heads: Annotated[Int, Field(ge=1, le=1024)]
     """Query heads of the whole model."""
     kv_heads: Annotated[Int, Field(ge=1, le=1024)] | None = None
-    """Key/value heads of the whole model (equal to queryHeads without grouping)."""
+    """Key/value heads of the whole model (queryHeads if not grouped)."""
     head_dim: Annotated[Int, Field(ge=1, le=4096)] | None = None
-    """Elements of one head's key, and of its value."""
+    """Elements of a head's key, and of its value."""
     hidden: Count
-    """Width of the residual stream."""
+    """Elements of the residual stream per token."""
     ffn: Count
-    """Inner width of the feed-forward network (of a dense layer)."""
+    """Inner elements of a dense layer's feed-forward network."""
     vocabulary: Annotated[Int, Field(ge=1, le=16_777_216)]
     """Tokens in the vocabulary."""
     tied_embeddings: Bool = False
@@ -80,23 +80,23 @@ class GeometrySpec(Model):
     window: Count | None = None
     """Tokens that a sliding-window layer retains."""
     global_every: Annotated[Int, Field(ge=1, le=1024)] | None = None
-    """Hybrid: each globalEvery-th layer attends to everything."""
+    """Hybrid: one in so many layers attends to all tokens."""
     latent_rank: Count | None = None
-    """MLA: elements of the compressed latent of a token."""
+    """MLA: elements of a token's compressed latent."""
     rope_dim: Annotated[Int, Field(ge=0, le=4096)] | None = None
-    """MLA: elements of the rotary key kept beside the latent."""
+    """MLA: elements of the rotary key stored with the latent."""
     state_bytes: Quantity | None = None
-    """Linear layers: bytes of state of one layer for one sequence."""
+    """Linear layers: bytes of state per layer and sequence, 0 or more."""
     experts: Annotated[Int, Field(ge=1, le=4096)] | None = None
-    """Mixture of experts: experts of a layer."""
+    """Mixture of experts: experts per layer."""
     experts_per_token: Annotated[Int, Field(ge=1, le=4096)] | None = None
-    """Mixture of experts: experts that one token goes through."""
+    """Mixture of experts: experts chosen per token."""
     shared_experts: Annotated[Int, Field(ge=0, le=64)] | None = None
-    """Mixture of experts: experts that every token goes through besides."""
+    """Mixture of experts: additional experts that all tokens use."""
     expert_ffn: Count | None = None
-    """Mixture of experts: inner width of one expert (ffn where absent)."""
+    """Mixture of experts: inner elements of one expert; default ffn."""
     dense_layers: Annotated[Int, Field(ge=0, le=1024)] | None = None
-    """Mixture of experts: layers that have a dense feed-forward network instead."""
+    """Mixture of experts: layers with a dense network instead."""
 
 
 class ConfigMapKey(Model):
@@ -129,4 +129,4 @@ class ModelSpec(Model):
     kv_dtype: DataType = DataType.FLOAT16
     """Element type of the KV cache, the same in every group."""
     weights: Precision | None = None
-    """Number format of the weights; the one they were published in where absent."""
+    """Number format of the weights; default the published one."""

@@ -22,16 +22,16 @@ class Objective(Model):
     """A latency that a share of the requests must stay below."""
 
     percentile: Annotated[Int, Field(ge=1, le=99)] = 95
-    """Per cent of the requests."""
+    """Per cent of the requests that must stay below the target."""
     target: Duration
-    """The latency they stay below."""
+    """The latency."""
 
 
 class TtftObjective(Objective):
     """A time to first token that a share of the requests must stay below."""
 
     stretch: PositiveQuantity | None = None
-    """A prompt may also take so many times its own prefill, where that is longer than the target."""
+    """Times its own prefill that a prompt may take, if that is longer than the target; above 0."""
 
 
 class Objectives(Model):
@@ -49,14 +49,14 @@ class PrometheusSpec(Model):
     url: Annotated[str, Field(min_length=1, max_length=2048, pattern=URL)]
     """Base address, without /api/v1."""
     timeout: Duration = 5.0
-    """Longest wait for one answer."""
+    """Longest wait for a response."""
 
 
 class Queries(Model):
-    """PromQL that replaces an engine's own, a signal each; each must yield one value a pool."""
+    """PromQL that replaces an engine's own, one per signal; each must return one value per pool."""
 
     request_rate: Query | None = None
-    """Requests a second."""
+    """Requests per second."""
     prompt_tokens: Query | None = None
     """Mean prompt length in tokens."""
     output_tokens: Query | None = None
@@ -70,9 +70,9 @@ class Queries(Model):
     waiting: Query | None = None
     """Requests queued."""
     kv_usage: Query | None = None
-    """Share of the KV cache in use, 0 to 1."""
+    """Used share of the KV cache, 0 to 1."""
     late: Query | None = None
-    """Requests a second whose first token came later than promised, as a router counts them."""
+    """Requests per second with a late first token, as a router counts them."""
 
 
 class TrafficSpec(Model):
@@ -80,28 +80,28 @@ class TrafficSpec(Model):
 
     prometheus: PrometheusSpec
     engine: Engine = Engine.VLLM
-    """Whose metrics are read."""
+    """The engine whose metrics are read."""
     window: Duration = 60.0
-    """Span that rates and means are taken over."""
+    """Window of rates and means."""
     queue_order: QueueOrder = QueueOrder.ARRIVAL
-    """How the router in front of the workers orders prompts that wait."""
+    """How the router in front of the workers orders waiting prompts."""
     selector: Annotated[str, Field(max_length=1024)] = ""
-    """Further label matchers, such as model_name="llama"."""
+    """Additional label matchers, such as model_name="llama"."""
     queries: Queries = Queries()
-    """Own PromQL for single signals."""
+    """Your own PromQL for single signals."""
 
 
 class Budget(Model):
     """Hard limits at every instant, rollouts and scaling steps included."""
 
     devices: Annotated[Int, Field(ge=1, le=1_000_000)] | None = None
-    """Accelerators in all groups together."""
+    """Accelerators in all groups."""
     usd_per_hour: Quantity | None = None
-    """Money, by the classes' pricePerHour."""
+    """US dollars per hour, by the classes' pricePerHour; 0 or more."""
 
 
 class RatioBounds(Model):
-    """Bounds of prefill:decode."""
+    """Bounds on prefill:decode."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -116,20 +116,20 @@ class RatioBounds(Model):
     )
 
     min: Ratio | None = None
-    """Least prefill for decode, such as "1:8"."""
+    """Lowest ratio, such as "1:8"."""
     max: Ratio | None = None
-    """Most prefill for decode, such as "8:1"."""
+    """Highest ratio, such as "8:1"."""
 
 
 class ScalingDirection(Model):
     """How changes in one direction are damped."""
 
     stabilization_window: Duration
-    """Span over which the safest recommendation holds."""
+    """Window over which the safest recommendation applies."""
 
 
 class Behavior(Model):
-    """How changes are damped, a direction each."""
+    """How changes in each direction are damped."""
 
     scale_up: ScalingDirection = ScalingDirection(stabilization_window=0.0)
     scale_down: ScalingDirection = ScalingDirection(stabilization_window=300.0)
@@ -141,18 +141,18 @@ class ScalingSpec(Model):
     mode: ScalingMode = ScalingMode.AUTO
     """Auto carries decisions out, Advise only reports them, Off makes none."""
     interval: Duration = 15.0
-    """Span between decisions."""
+    """Time between decisions."""
     budget: Budget = Budget()
     ratio: RatioBounds = RatioBounds()
     startup_ratio: Ratio | None = None
-    """Ratio before traffic is known; by the rules of thumb where absent."""
+    """Ratio before traffic is known; default by rules of thumb."""
     tolerance: Quantity = Decimal("0.1")
-    """Relative change below which nothing is done."""
+    """Relative change that is ignored, a ratio from 0 to below 1."""
     burst_reserve: BurstReserve = BurstReserve.KEEP
-    """The reserve of workers for bursts that came before."""
+    """Reserve workers for earlier bursts."""
     behavior: Behavior = Behavior()
     fallback: Fallback = Fallback.HOLD
-    """The replicas that hold when metrics are lost."""
+    """The replicas that apply when metrics are lost."""
 
 
 class TransferSpec(Model):
@@ -169,23 +169,23 @@ class TransferSpec(Model):
     )
 
     chunk_layers: Annotated[Int, Field(ge=1, le=1024)] | None = None
-    """Layers sent together; chosen by the cost model where absent."""
+    """Layers per chunk; default by the cost model."""
     rails: Annotated[Int, Field(ge=1, le=64)] = 1
-    """NICs that one request may use."""
+    """NICs per request."""
     mtu: Annotated[Int, Field(ge=576, le=65_535)] = 9000
-    """MTU of the ports, bytes."""
+    """MTU of the ports in bytes."""
     grace: Duration = 0.2
-    """How long prefill keeps a sent KV before it asks whether it is still needed."""
+    """How long prefill keeps sent KV before it asks if it is still needed."""
     max_grace: Duration = 30.0
-    """How long that may be extended."""
+    """Longest extension of that."""
     verify: Verify = Verify.SAMPLED
-    """Which transfers are proved by a digest."""
+    """Which transfers are verified by a digest."""
     on_failure: OnFailure = OnFailure.RESEND
     """The action for a request whose transfer failed."""
 
 
 class DrainSpec(Model):
-    """How a worker is emptied before it goes."""
+    """How a worker is drained before it is removed."""
 
     timeout: Duration = 300.0
     """Longest wait for running requests and leases."""

@@ -12,23 +12,23 @@ Value = Annotated[str, Field(max_length=64)]
 
 
 class GroupStatus(ReportModel):
-    """One group, counted."""
+    """Counts of one group."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
     """The group's name."""
     role: Role
     desired: Count = 0
-    """Workers that the last decision wants."""
+    """Workers desired by the last decision."""
     replicas: Count = 0
     """Workers that exist."""
     ready: Count = 0
     """Workers whose pods are ready."""
     capacity: Count = 0
-    """Ready workers on nodes with a live agent: only these can take transfers."""
+    """Ready workers on nodes with a live agent; only these take part in transfers."""
 
 
 class DecisionRecord(ReportModel):
-    """One decision with what it was made from."""
+    """One decision and its inputs."""
 
     time: Time
     """When it was made."""
@@ -37,11 +37,11 @@ class DecisionRecord(ReportModel):
     message: Text = ""
     """Why, for people."""
     prefill: Count
-    """Prefill workers wanted."""
+    """Prefill workers desired."""
     decode: Count
-    """Decode workers wanted."""
+    """Decode workers desired."""
     replicas: Annotated[dict[str, Count], Field(max_length=16)] = Field(default_factory=dict)
-    """Workers wanted, a group each."""
+    """Workers desired, by group."""
     prediction: Annotated[dict[str, Value], Field(max_length=32)] = Field(default_factory=dict)
     """The decision's predictions, such as ttft: 180ms."""
     inputs: Annotated[dict[str, Value], Field(max_length=32)] = Field(default_factory=dict)

@@ -1,5 +1,6 @@
 """The generated CustomResourceDefinitions, checked without an API server."""
 
+import re
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,28 @@ def test_every_list_map_and_string_of_ours_has_a_bound(kind: str) -> None:
     ours = {name: part for name, part in SCHEMAS[kind]["properties"].items() if name in {"spec", "status"}}
 
     assert unbounded_paths({"type": "object", "properties": ours}) == []
+
+
+UNITS = re.compile(
+    r"\b(bytes|tokens|elements|heads|layers|experts|stages|devices|accelerators|workers|NICs|links|regions"
+    r"|entries|requests|operations per second|watts|US dollars|per cent|ratio|percentage|times|percentile"
+    r"|version|generation|one in so many)\b",
+    re.IGNORECASE,
+)
+"""What a number counts or is measured in; versions and generations have no unit."""
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_every_number_says_its_unit_and_range(kind: str) -> None:
+    nodes = {path: node for path, node in walk(SCHEMAS[kind]) if path.startswith((".spec.", ".status."))}
+    for path, node in nodes.items():
+        if node.get("type") not in {"integer", "number"} and not node.get("x-kubernetes-int-or-string"):
+            continue
+        told = nodes[path.removesuffix(".*")].get("description", "")
+
+        assert UNITS.search(told), f"{path}: {told!r} names no unit; say what the number counts or measures"
+        ranged = re.search(r"\d+ to \S*\d|above \d|or more|from \d", told)
+        assert ranged or path.endswith(".*"), f"{path}: {told!r} gives no range"
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)

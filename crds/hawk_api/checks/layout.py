@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hawk_api.checks.violation import dicts, error, groups, warning
+from hawk_api.checks.template import container_words
+from hawk_api.checks.violation import error, groups, warning
 from hawk_api.reasons import Reason
 
 if TYPE_CHECKING:
@@ -131,18 +132,5 @@ def bypasses(group: GroupSpec) -> list[str]:
     """Switches in the group's arguments and environment that let layouts go uncompared."""
     if group.template is None:
         return []
-    text = "\n".join(_words(group.template.get("spec")))
+    text = "\n".join(container_words(group.template.get("spec")))
     return [name for name, pattern in _SWITCH.items() if pattern.search(text)]
-
-
-def _words(spec: object) -> Iterator[str]:
-    """Commands, arguments and NAME=value environment of every container."""
-    if not isinstance(spec, dict):
-        return
-    for kind in ("containers", "initContainers"):
-        for _, container in dicts(spec.get(kind)):
-            for key in ("command", "args"):
-                words = container.get(key)
-                yield " ".join(map(str, words)) if isinstance(words, list) else str(words)
-            for _, variable in dicts(container.get("env")):
-                yield f"{variable.get('name')}={variable.get('value')}"

@@ -111,3 +111,16 @@ def own_labels(spec: HawkPoolSpec, _: SpecContext) -> Iterator[Violation]:
         given = metadata.get("labels") if isinstance(metadata, dict) else None
         for name in sorted(ours & set(given if isinstance(given, dict) else ())):
             yield error(f"{path}.template.metadata.labels[{name}]", "the operator sets this label; remove it")
+
+
+def container_words(spec: object) -> Iterator[str]:
+    """Commands, arguments and NAME=value environment of every container."""
+    if not isinstance(spec, dict):
+        return
+    for kind in ("containers", "initContainers"):
+        for _, container in dicts(spec.get(kind)):
+            for key in ("command", "args"):
+                words = container.get(key)
+                yield " ".join(map(str, words)) if isinstance(words, list) else str(words)
+            for _, variable in dicts(container.get("env")):
+                yield f"{variable.get('name')}={variable.get('value')}"

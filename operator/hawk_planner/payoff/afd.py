@@ -17,7 +17,7 @@ from .colocated import cheapest_first
 from .handover import contention_seconds, hand_over
 from .serving import Limit, decode_steadily, most_sequences
 from .split import MOST_LINK, ttft_fixed_seconds
-from .times import prefill_seconds
+from .times import prefill_seconds, slots
 from .ways import attains, finish, latency, miss, pool_use, smallest
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _attention_ffn(scenario: Scenario, attention: Replica, ffn: Replica, shared_
     room = attention.room(scenario.efficiency)
     kept = work.weight_bytes - work.ffn_bytes
     state = work.kv_bytes(workload.longest_context)
-    most, bound = most_sequences(room, kept, state, scenario.efficiency.most_sequences)
+    most, bound = most_sequences(room, kept, state, slots(scenario, attention))
     first, rate = scenario.prefill.replica, workload.requests_per_second
     alone = prefill_seconds(scenario, first)
     handover = hand_over(scenario, alone)

@@ -56,6 +56,7 @@ class Given:
     message_seconds: float | None = None
     role_changes_per_hour: float | None = None
     path_share: float | None = None
+    most_sequences: int | None = None
     source: str = "given"
 
 
@@ -87,6 +88,9 @@ DEFAULTS: dict[str, Default] = {
     "registration_seconds": Default(0.0, "s", "memory is registered once, at start"),
     "message_seconds": Default(5e-6, "s", "assumed latency of a small message"),
     "role_changes_per_hour": Default(1.0, "1/h", "assumed changes of role"),
+    "most_sequences": Default(
+        ASSUMED.most_sequences, "", "vLLM's default, where a template doesn't set --max-num-seqs"
+    ),
 }
 
 
@@ -121,6 +125,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "role_changes_per_hour": (0, 3600),
     "path_share": (1e-6, 1),
     "rails": (1, 1024),
+    "most_sequences": (1, 1e6),
 }
 """The range of each figure: wider than anything in use, narrow enough for every result to be a number."""
 OPTIONS = {
@@ -178,7 +183,11 @@ def gather(given: Given, measured: Given = PLAIN, *, rails: int, chunk_layers: i
         port_watts=take("port_watts"),
         message_seconds=take("message_seconds"),
     )
-    efficiency = Efficiency(prefill_mfu=take("prefill_mfu"), decode_mbu=take("decode_mbu"))
+    efficiency = Efficiency(
+        prefill_mfu=take("prefill_mfu"),
+        decode_mbu=take("decode_mbu"),
+        most_sequences=int(take("most_sequences")),
+    )
     tariff = economics.Tariff(take("years"), take("usd_per_kwh"), take("power_usage_effectiveness"))
     changes = take("role_changes_per_hour")
     listed += _fixed(link, efficiency, "--rails" if given.rails else "spec.transfer")
@@ -206,6 +215,5 @@ def _fixed(link: Link, efficiency: Efficiency, rails_from: str) -> list[Assumpti
         Assumption("usable_memory", efficiency.usable_memory, "", "as the sizing of the operator"),
         Assumption("step_seconds", efficiency.step_seconds, "s", "as the sizing of the operator"),
         Assumption("tensor_efficiency", efficiency.tensor, "", "at each doubling of a replica's devices"),
-        Assumption("most_sequences", float(efficiency.most_sequences), "", "as the sizing of the operator"),
         Assumption("power", "declared", "W", "a device draws its declared power as long as the pool is on"),
     ]

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from hawk_api.v1alpha1 import Role
 from hawk_planner.perf.objectives import objective_of
 from hawk_planner.perf.rates import peak_at
+from hawk_planner.perf.slots import declared_sequences
 from hawk_planner.perf.work import ModelWork
 
 from . import checks
 from .assumptions import PLAIN, Assumption, Given, Inputs, bounded, gather, option_of
 from .candidate import Feasibility
+from .listing import batch_inputs, device_inputs, model_inputs, time_inputs
 from .measured import closest
 from .paths import WHOLE, LayoutPath, layout_path
 from .scenario import DeclaredGroup, Device, Replica, Scenario, Targets
@@ -61,7 +63,10 @@ def build_question(
     work = ModelWork.of(geometry, spec.model.kv_dtype, spec.model.weights)
     precision = spec.model.weights or geometry.ffn_precision
     first, second = _sides(spec)
-    prefill, decode = (_part(group, classes, precision, times) for group in (first, second))
+    prefill, decode = (
+        _part(group, classes, precision, times, None if given.most_sequences else declared_sequences(group))
+        for group in (first, second)
+    )
     inputs = gather(given, measured, rails=spec.transfer.rails, chunk_layers=spec.transfer.chunk_layers)
     budget = spec.scaling.budget
     scenario = Scenario(
@@ -83,9 +88,10 @@ def build_question(
     if (given.requests_per_second, measured.requests_per_second) == (None, None):
         scenario, inputs = _with_rate(scenario, inputs)
     listed = [
-        *_model(spec, geometry, work),
-        *_devices(scenario),
-        *_times(scenario),
+        *model_inputs(spec, geometry, work),
+        *device_inputs(scenario),
+        *time_inputs(scenario),
+        *batch_inputs(scenario),
         *inputs.assumptions,
         path,
     ]
@@ -162,6 +168,7 @@ def _part(
     classes: Mapping[str, AcceleratorClassSpec],
     precision: Precision,
     times: Sequence[Measured],
+    most_sequences: int | None,
 ) -> DeclaredGroup:
     name = group.accelerator_class
     if name is None:
@@ -179,7 +186,9 @@ def _part(
     device = device_of(name, classes[name], precision)
     devices = group.accelerators_per_replica
     return DeclaredGroup(
-        group.name, Replica(device, devices, closest(times, name, devices)), group.replicas.max
+        group.name,
+        Replica(device, devices, closest(times, name, devices), most_sequences),
+        group.replicas.max,
     )
 
 
@@ -203,80 +212,3 @@ def device_of(name: str, spec: AcceleratorClassSpec, precision: Precision) -> De
         decodes=bool(roles & {Role.DECODE, Role.BOTH}),
         startup_seconds=spec.startup,
     )
-
-
-def _model(spec: HawkPoolSpec, geometry: Geometry, work: ModelWork) -> list[Assumption]:
-    weights, dtype = spec.model.weights, spec.model.kv_dtype
-    return [
-        Assumption(
-            "model", geometry.name, "", f"geometry: {geometry.layer_count} layers, {geometry.attention}"
-        ),
-        Assumption("parameters", float(geometry.weights.total), "", "derived from the geometry"),
-        Assumption(
-            "weight_bytes",
-            work.weight_bytes,
-            "bytes",
-            f"derived, {weights or 'as published'}",
-            option="spec.model.weights",
-        ),
-        Assumption(
-            "kv_bytes_per_token",
-            float(geometry.kv_bytes_per_token(dtype)),
-            "bytes",
-            f"derived, {dtype}",
-            option="spec.model.kvDtype",
-        ),
-    ]
-
-
-def _devices(scenario: Scenario) -> list[Assumption]:
-    listed = []
-    seen: set[str] = set()
-    for part in (scenario.prefill, scenario.decode):
-        device = part.replica.device
-        source = f"AcceleratorClass {device.name}"
-        listed.append(
-            Assumption(
-                f"{part.name}.devices_per_replica", float(part.replica.devices), "", f"group {part.name}"
-            )
-        )
-        if device.name in seen:
-            continue
-        seen.add(device.name)
-        for name, unit, field in (
-            ("flops", "FLOP/s", "flops"),
-            ("memory", "bytes", "memory"),
-            ("bandwidth", "bytes/s", "bandwidth"),
-            ("watts", "W", "power"),
-            ("price_usd", "USD", "price"),
-            ("price_per_hour_usd", "USD/h", "pricePerHour"),
-            ("startup_seconds", "s", "startup"),
-        ):
-            value: float | None = getattr(device, name)
-            shown: float | str = "unknown" if value is None else value
-            listed.append(
-                Assumption(
-                    f"{device.name}.{name}", shown, unit, source, option=f"--set {device.name}.{field}="
-                )
-            )
-    return listed
-
-
-def _times(scenario: Scenario) -> list[Assumption]:
-    """Return where the engine's times are from: one line a class and phase."""
-    listed: dict[str, Assumption] = {}
-    for part in (scenario.prefill, scenario.decode):
-        name, table = part.replica.device.name, part.replica.measured
-        prefill = table is not None and bool(table.prefill)
-        decode = table is not None and bool(table.steps)
-        for phase, known in (("prefill", prefill), ("decode", decode)):
-            source = "derived from FLOPs, bytes and what is reached of the peaks"
-            value = "roofline"
-            if table is not None and known:
-                source = table.source
-                span = table.prefill_span if phase == "prefill" else table.decode_span
-                value = f"measured on {table.devices} device(s), {span}"
-            listed[f"{name}.{phase}_time"] = Assumption(
-                f"{name}.{phase}_time", value, "", source, option="--measured"
-            )
-    return list(listed.values())

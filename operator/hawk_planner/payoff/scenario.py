@@ -85,6 +85,8 @@ class Replica:
     devices: int
     measured: Measured | None = None
     """Engine times of the scenario's model on this class, where there are some."""
+    most_sequences: int | None = None
+    """Sequences that the engine decodes at once, where its template says."""
 
     def sized(self, devices: int) -> Replica:
         """Return the replica with another number of devices."""

@@ -97,6 +97,6 @@ def _with_overhead(rates: Rates, overhead: float | None) -> Rates:
 
 def slots(scenario: Scenario, replica: Replica) -> int:
     """Return the sequences that a replica decodes at once: no more than were measured together."""
-    most = scenario.efficiency.most_sequences
+    most = replica.most_sequences or scenario.efficiency.most_sequences
     measured = replica.measured
     return most if measured is None or not measured.steps else min(most, int(measured.batches[-1]))

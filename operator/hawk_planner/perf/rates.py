@@ -35,7 +35,7 @@ class Efficiency:
     tensor: float = 0.95
     """The share of the rates that is left at each doubling of a replica's devices."""
     most_sequences: int = 256
-    """Sequences that an engine decodes at once, unless something binds earlier."""
+    """Sequences that an engine decodes at once where its template doesn't say: vLLM's own default."""
 
 
 ASSUMED = Efficiency()

@@ -12,8 +12,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hawk_planner.perf.rates import ASSUMED
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -105,6 +103,7 @@ class StepCost:
     compute: tuple[float, float]
     experts: tuple[tuple[float, float], ...]
     """Seconds to read all experts of a kind, and the chance that a token chooses a given one of them not."""
+    most_sequences: int
     memory_bytes: float
     kv_token: float
     kv_sequence: float
@@ -126,6 +125,7 @@ class StepCost:
             ),
             compute=(fixed_pairs / rates.attention_flops, pairs / rates.attention_flops),
             experts=tuple((group.nbytes / rates.bytes_per_second, group.missed) for group in model.experts),
+            most_sequences=group.worker.most_sequences,
             memory_bytes=group.worker.room - model.weight_bytes,
             kv_token=kept,
             kv_sequence=fixed_kept + model.state_bytes,
@@ -220,7 +220,7 @@ class DecodeWorker:
     def fits(self, job: Job) -> bool:
         """True if there is a place and memory for all that the sequence will hold."""
         need = self.cost.kv_bytes(job.request.prompt + job.request.output)
-        return len(self.ends) < ASSUMED.most_sequences and need <= self.free_bytes
+        return len(self.ends) < self.cost.most_sequences and need <= self.free_bytes
 
     def advance(self, now: float) -> None:
         """Let the batch decode until `now`."""

@@ -216,6 +216,7 @@ class DecodeNeed:
     batch: int
     latency_batch: int
     memory_batch: int
+    engine_batch: int
     step_s: float
     tokens: float
     margin: float
@@ -232,7 +233,7 @@ class DecodeNeed:
         *,
         step_factor: float = 1.0,
     ) -> DecodeNeed:
-        """The batch that the objective and the memory allow, and its step time.
+        """The batch that the objective, the memory and the engine allow, and its step time.
 
         Steps take `step_factor` times what the roofline says, as measurement taught.
         """
@@ -240,7 +241,7 @@ class DecodeNeed:
         longest = load.prompt.mean + load.output.mean
         memory = group.worker.memory_batch(model, longest)
         if objective is None:
-            latency, margin = memory, NormalDist().inv_cdf(DEFAULT_SHARE)
+            latency, margin = group.worker.most_sequences, NormalDist().inv_cdf(DEFAULT_SHARE)
         else:
             latency = group.worker.latency_batch(model, context, objective.target / step_factor)
             margin = NormalDist().inv_cdf(objective.share)
@@ -252,6 +253,7 @@ class DecodeNeed:
             batch=batch,
             latency_batch=latency,
             memory_batch=memory,
+            engine_batch=group.worker.most_sequences,
             step_s=step,
             tokens=load.output.mean,
             margin=max(0.0, margin) * math.sqrt(spread),
@@ -289,6 +291,8 @@ class DecodeNeed:
             return "not even one sequence fits the memory beside the weights"
         if not self.latency_batch:
             return "ITL: one sequence alone is slower than the target"
+        if self.engine_batch <= min(self.latency_batch, self.memory_batch):
+            return f"the engine's batch of {self.batch}, KV memory would hold {self.memory_batch}"
         if self.latency_batch <= self.memory_batch:
             return f"ITL: batch {self.batch}, KV memory would hold {self.memory_batch}"
         return f"KV memory: batch {self.batch}, ITL would allow {self.latency_batch}"

@@ -24,6 +24,8 @@ class Worker:
     devices: int = 1
     attention_flops: float | None = None
     """FLOP/s in 16 bits, where they differ from `flops`."""
+    most_sequences: int = ASSUMED.most_sequences
+    """Sequences that the engine decodes at once."""
 
     @cached_property
     def rates(self) -> Rates:
@@ -68,14 +70,14 @@ class Worker:
         room = self.room - model.weight_bytes
         if room <= 0:
             return 0
-        return int(min(room / max(model.kv_bytes(context), 1.0), ASSUMED.most_sequences))
+        return int(room / max(model.kv_bytes(context), 1.0))
 
     def latency_batch(self, model: ModelWork, context: float, target: float) -> int:
-        """Largest batch whose step stays within `target` seconds; 0 when not even one sequence does."""
+        """Largest batch of the engine whose step stays within `target` seconds; 0 when not even one does."""
         seconds = step_timer(model.decode(context), self.rates)
         if seconds(1) > target:
             return 0
-        low, high = 1, ASSUMED.most_sequences + 1
+        low, high = 1, self.most_sequences + 1
         while high - low > 1:
             middle = (low + high) // 2
             if seconds(middle) <= target:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hawk_api.v1alpha1.enums import Role
-from hawk_planner.perf.rates import ASSUMED
 from hawk_planner.simulate import cache
 from hawk_planner.simulate.policies import decode_side
 from hawk_planner.simulate.workers import StepCost
@@ -207,7 +206,7 @@ def _start(problem: Problem, settings: DynamoSettings) -> dict[str, Any]:
         "engine": {
             "num_gpu": 1,
             "max_num_batched_tokens": 16_384,
-            "max_num_seqs": ASSUMED.most_sequences,
+            "max_num_seqs": cost.most_sequences,
             "context_length": 131_072,
             "max_kv_tokens": int(cost.memory_bytes / max(1.0, cost.kv_token)),
         },

@@ -40,13 +40,13 @@ def test_the_examples_run():
 @pytest.mark.parametrize(
     ("said", "number"),
     [
-        (r"lease is at most (\d+) ranges a rail", fence.MOST_WINDOWS),
-        (r"(\d+) requests are in flight a rail", lane.DEPTH),
+        (r"leases of at most (\d+) ranges per rail", fence.MOST_WINDOWS),
+        (r"(\d+) requests are in flight per rail", lane.DEPTH),
         (r"a chain of up to (\d+)\s", posting.CHAIN),
-        (r"so (\d+) pieces and a header", RequestLimits().key_entries),
-        (r"16-bit field: ([\d,]+) at most", RequestLimits().key_stride_bytes),
+        (r"a header and (\d+) pieces", RequestLimits().key_entries),
+        (r"16-bit field: at most ([\d,]+)", RequestLimits().key_stride_bytes),
         (r"one work request of ([\d,]+) bytes", mlx5_model._WQE_BYTES),
-        (r"the driver sets (\d+) aside", mlx5_model._RESERVED_BYTES),
+        (r"the driver reserves (\d+)", mlx5_model._RESERVED_BYTES),
         (r"slot \((\d)\)", immediate.SLOTS.bit_length() - 1),
         (r"generation \((\d)\)", immediate.GENERATIONS.bit_length() - 1),
         (r"chunk \((\d+)\)", immediate.CHUNKS.bit_length() - 1),

@@ -71,67 +71,67 @@ class AgentSettings(ProcessSettings):
     node: Annotated[str, Field(min_length=1)]
     """Name of this node."""
     socket: Path = Path("/run/hawk/agent.sock")
-    """Where engines connect, and with .peer added agents of the same host."""
+    """Unix socket for engines; with .peer appended, for agents of the same host."""
     socket_mode: Annotated[FileMode, PlainValidator(FileMode.parse)] = FileMode(0o660)
     """Permissions of that socket, in octal."""
     device_plugins: Path | None = None
-    """The kubelet's folder for device plugins; with it pods may ask for the resource hawkpool.dev/agent."""
+    """The kubelet's directory of device plugins; if set, pods may request the resource hawkpool.dev/agent."""
     engine_auth: Literal["token", "none"] = "none"
-    """True if engines must show a token that is bound to their pod."""
+    """How engines authenticate: by a token bound to their pod, or not at all."""
     listen: Address = "0.0.0.0:7400"
-    """host:port for peers; port 0 takes a free one."""
+    """Address for peers, host:port; port 0 takes a free one."""
     data_port: Port = 0
     """Port of the TCP data path, on the same host; 0 takes a free one."""
     advertise: Annotated[str, AfterValidator(_host)] = ""
-    """host or host:port that peers are told; empty is the listening one."""
+    """Address that peers are told, host or host:port; empty is the listening one."""
     metrics: Address = "0.0.0.0:9400"
-    """host:port of /metrics, /healthz and /readyz."""
+    """Address of /metrics, /healthz and /readyz, host:port."""
     metrics_port: Annotated[int | None, Field(ge=0, le=65_535)] = None
-    """Port alone, in place of the one in --metrics."""
+    """Port that replaces the one in --metrics."""
     transports: NamesOption = Names(("shm", "tcp"))
-    """Allowed data paths, best first: verbs, shm, tcp, nixl, or one of another package."""
+    """Allowed transports, best first: verbs, shm, tcp, nixl, or one of another package."""
     rdma_device: NamesOption = Names()
-    """RDMA devices for verbs, a rail each, best first; empty takes every one with a port that is up."""
+    """RDMA devices for verbs, a rail each, best first; empty takes all with a port that is up."""
     rdma_gid_index: Annotated[int | None, Field(ge=0, le=255)] = None
-    """Index in their GID tables; without, a routable RoCE v2 one."""
+    """Index in their GID tables; by default a routable RoCE v2 GID."""
     rails: Annotated[int, Field(ge=0, le=16)] = 0
-    """Rails that one transfer over verbs uses at most; 0 uses all."""
+    """Most rails per transfer over verbs; 0 uses all."""
     strategy: Literal[
         "auto", "gather-writes", "contiguous", "scatter-reads", "tile-then-send", "send-then-tile"
     ] = "auto"
-    """How bytes go over verbs; auto takes what the cost model finds cheapest."""
+    """How bytes are moved over verbs; auto takes the cheapest by the cost model."""
     host_id: str = ""
-    """Identity of this machine; empty reads it from the kernel. Agents with the same one share memory."""
+    """Identity of this machine; empty reads it from the kernel. Agents with equal ones share memory."""
     copy_threads: Annotated[int, Field(ge=1, le=64)] = 4
-    """Threads for each of sending, receiving and hashing."""
+    """Threads each for sending, receiving and hashing."""
     grant: TimeSpanOption = TimeSpan(60.0)
-    """From a lease's grant to the first word of the sender."""
+    """Longest wait from granting a lease to the sender's first message."""
     stall: TimeSpanOption = TimeSpan(10.0)
-    """Between two signs of life of the other agent in a transfer."""
+    """Longest silence of the other agent in a transfer."""
     grace: TimeSpanOption = TimeSpan(0.2)
-    """From complete to the first question whether the receiver still means it; a reservation may differ."""
+    """Wait after a transfer completes before the sender asks the receiver; reservations may override it."""
     max_grace: TimeSpanOption = TimeSpan(30.0)
-    """The longest hold of a source after its transfer is complete; likewise."""
+    """Longest hold of a source after its transfer is complete; reservations may override it."""
     layer_timeout: TimeSpanOption = TimeSpan(120.0)
-    """The longest wait for an engine to say that a layer is complete."""
+    """Longest wait for an engine to report a layer as complete."""
     tls_cert: Path | None = None
     """Certificate file (PEM)."""
     tls_key: Path | None = None
-    """Its key."""
+    """Private key file (PEM)."""
     tls_ca: Path | None = None
-    """Certificates that peers are trusted by. The three files are read again when they change."""
+    """Trusted CA certificates (PEM). The three files are reloaded when they change."""
     insecure: bool = False
-    """Peers without TLS: anybody on the network may write to this node's leases. For tests."""
+    """Disable TLS between peers: anyone on the network may write to this node's leases. For tests."""
     identity: Literal["files", "kubernetes"] = "files"
-    """Where the certificate is from: the files as they are, or the cluster, which renews it in time."""
+    """Source of the certificate: the files, or the cluster's CSR API, with renewal."""
     system_namespace: str = "hawk-system"
-    """Namespace of HawkPool's Leases and trust."""
+    """Namespace of HawkPool's Leases and CA certificates."""
     peer: NamesOption = Names()
     """[NODE=]HOST:PORT of a peer; may be repeated."""
     kube: bool = True
-    """Publish a HawkNode and take peers from it."""
+    """Publish a HawkNode and read peers from it."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least level that is logged."""
+    """Lowest level that is logged."""
 
     @cached_property
     def terms(self) -> LeaseTerms:

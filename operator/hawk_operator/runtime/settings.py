@@ -28,37 +28,37 @@ class OperatorSettings(ProcessSettings):
     model_config = SettingsConfigDict(env_prefix="HAWK_OPERATOR_", cli_prog_name="hawk-operator")
 
     namespace: str = ""
-    """The one namespace whose pools are served; empty serves all of them."""
+    """The one namespace whose pools are served; empty serves all."""
 
     system_namespace: str = "hawk-system"
-    """Namespace of the Leases: the operator's own and one for each agent."""
+    """Namespace of the Leases of operator and agents."""
 
     bind_address: str = "0.0.0.0"  # noqa: S104 - a kubelet probes from outside the pod
     """Address of /metrics, /healthz and /readyz."""
 
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 8080
-    """Their port; 0 takes any free one, which is logged."""
+    """Port of these; 0 takes a free one, which is logged."""
 
     resync: Seconds = 30.0
-    """Seconds between two lists of the pools, whatever the watch says."""
+    """Seconds between lists of the pools, in addition to watches."""
 
     identity: Annotated[str, AfterValidator(_or_own), Field(validate_default=True)] = ""
-    """Holder's name in the Lease; empty takes the host's name and the process id."""
+    """Holder in the Lease; empty is the host name and the process id."""
 
     workers: Annotated[int, Field(ge=1, le=64)] = 4
-    """Pools reconciled at one time; a slow Prometheus blocks one worker."""
+    """Pools reconciled concurrently; a slow Prometheus blocks one worker."""
 
     stuck_after: Seconds = 300.0
-    """Seconds without a list or a reconcile that succeeded, after which /healthz fails."""
+    """Seconds without a successful list or reconcile after which /healthz fails."""
 
     lease_duration: Seconds = 15.0
-    """Seconds without a renewal of the Lease after which a standby takes over."""
+    """Seconds without a Lease renewal after which a standby takes over."""
 
     renew_deadline: Seconds = 10.0
     """Seconds after which a leader that can't renew stops writing; less than --lease-duration."""
 
     retry_period: Seconds = 2.0
-    """Seconds between two looks at the Lease; less than --renew-deadline."""
+    """Seconds between reads of the Lease; less than --renew-deadline."""
 
     watch_timeout: Seconds = 60.0
     """Seconds after which the API server ends a watch; the client gives up ten seconds later."""
@@ -67,19 +67,19 @@ class OperatorSettings(ProcessSettings):
     """Namespace of the agents; empty is the system namespace."""
 
     agent_daemon_set: str = ""
-    """DaemonSet of the agents, to say why it can't create pods; empty where there is none."""
+    """DaemonSet of the agents, to report why it can't create pods; empty if there is none."""
 
     agent_socket_directory: str = "/run/hawk"
     """Directory of the agent's socket on each node, mounted into workers; empty mounts nothing."""
 
     agent_access: Literal["host-path", "device-plugin"] = "host-path"
-    """How workers get that directory: by a volume of their node, or by the resource hawkpool.dev/agent."""
+    """How workers get that directory: by a hostPath volume, or by the resource hawkpool.dev/agent."""
 
     engine_auth: Literal["token", "none"] = "none"
-    """True if workers get a token by which agents know their pod."""
+    """How workers authenticate to agents: by a token bound to their pod, or not at all."""
 
     agent_service_account: str = "hawk-agent"
-    """Service account whose certificate requests are signed."""
+    """Service account of the agents, whose certificate requests are signed."""
 
     ca_secret: str = "hawk-agent-ca"  # noqa: S105 - its name
     """Secret of the signing authority."""
@@ -88,7 +88,7 @@ class OperatorSettings(ProcessSettings):
     """ConfigMap in which the authority's certificates are published."""
 
     log_format: Literal["text", "json"] = "text"
-    """Form of the log's lines."""
+    """Format of log lines."""
 
     verbose: bool = False
     """Log at debug level."""

@@ -1,11 +1,12 @@
 """The kinds of hawkpool.dev/v1alpha1."""
 
-from hawk_api.v1alpha1.acceleratorclass import AcceleratorClass, AcceleratorClassSpec
+from hawk_api.v1alpha1.acceleratorclass import AcceleratorClass, AcceleratorClassSpec, InterconnectSpec
 from hawk_api.v1alpha1.enums import (
     AttentionKind,
     DataType,
     Engine,
     Fallback,
+    InterconnectKind,
     LayoutPreset,
     OnFailure,
     Precision,
@@ -76,6 +77,8 @@ __all__ = [
     "HawkPool",
     "HawkPoolSpec",
     "HawkPoolStatus",
+    "InterconnectKind",
+    "InterconnectSpec",
     "KvLayout",
     "LayoutPreset",
     "LinkProblem",

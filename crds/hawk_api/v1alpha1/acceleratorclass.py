@@ -4,10 +4,31 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from hawk_api.base import DNS_SUBDOMAIN, Column, KindInfo, Model, Resource, rule, rules, unique
+from hawk_api.base import DNS_SUBDOMAIN, Column, Int, KindInfo, Model, Resource, rule, rules, unique
 from hawk_api.duration import Duration
 from hawk_api.quantity import PositiveQuantity
-from hawk_api.v1alpha1.enums import LayoutPreset, Precision, Registration, Role
+from hawk_api.v1alpha1.enums import InterconnectKind, LayoutPreset, Precision, Registration, Role
+
+
+class InterconnectSpec(Model):
+    """How the devices of one worker reach each other."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            rule(
+                "quantity(string(self.bandwidth)).isGreaterThan(quantity('0'))",
+                "bandwidth can't be 0; leave interconnect out where it isn't known",
+                ".bandwidth",
+            ),
+        )
+    )
+
+    kind: InterconnectKind
+    """The network."""
+    bandwidth: PositiveQuantity
+    """Bytes per second of one device in one direction, over all its links together, above 0."""
+    devices: Annotated[Int, Field(ge=2, le=65_536)]
+    """Devices that reach each other at that rate (PCIe: the cards behind one switch), 2 to 65,536."""
 
 
 class AcceleratorClassSpec(Model):
@@ -40,6 +61,8 @@ class AcceleratorClassSpec(Model):
     """Bytes of memory for weights and KV, above 0."""
     bandwidth: PositiveQuantity | None = None
     """Bytes per second from that memory to the compute units, above 0."""
+    interconnect: InterconnectSpec | None = None
+    """Network between the devices of one worker; without it, plans assume 95% of the rates per doubling."""
     power: PositiveQuantity | None = None
     """Watts at full load, above 0."""
     price: PositiveQuantity | None = None

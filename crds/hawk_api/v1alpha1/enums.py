@@ -101,6 +101,17 @@ class AttentionKind(StrEnum):
     """Layers of two kinds in a fixed pattern."""
 
 
+class InterconnectKind(StrEnum):
+    """Networks between the devices of one worker."""
+
+    NVLINK = "NVLink"
+    INFINITY_FABRIC = "InfinityFabric"
+    NEURON_LINK = "NeuronLink"
+    ICI = "ICI"
+    ETHERNET = "Ethernet"
+    PCIE = "PCIe"
+
+
 class LayoutPreset(StrEnum):
     """Layouts that have a name (see the layouts' documentation for each notation)."""
 

@@ -214,6 +214,7 @@ def _fixed(link: Link, efficiency: Efficiency, rails_from: str) -> list[Assumpti
         Assumption("chunk_layers", chunk, "layers", "spec.transfer.chunkLayers"),
         Assumption("usable_memory", efficiency.usable_memory, "", "as the sizing of the operator"),
         Assumption("step_seconds", efficiency.step_seconds, "s", "as the sizing of the operator"),
-        Assumption("tensor_efficiency", efficiency.tensor, "", "at each doubling of a replica's devices"),
+        Assumption("wire_share", efficiency.wire, "", "of an interconnect's rate, in an all-reduce"),
+        Assumption("exchange_seconds", efficiency.exchange_seconds, "s", "an all-reduce besides its bytes"),
         Assumption("power", "declared", "W", "a device draws its declared power as long as the pool is on"),
     ]

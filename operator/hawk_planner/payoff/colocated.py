@@ -88,6 +88,7 @@ def serve(
             linear_flops=prompt.linear_flops / pieces,
             weight_bytes=scenario.work.step_bytes(chunk),
             attention_flops=prompt.attention_flops / pieces,
+            exchange_bytes=prompt.exchange_bytes / pieces,
         )
         mixed = mix_steadily(
             step_timer(scenario, replica, step, context, overhead=overhead, beside=piece),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from .scenario import Scenario
 
-__all__ = ["batch_inputs", "device_inputs", "model_inputs", "time_inputs"]
+__all__ = ["batch_inputs", "device_inputs", "interconnect_inputs", "model_inputs", "time_inputs"]
 
 
 def model_inputs(spec: HawkPoolSpec, geometry: Geometry, work: ModelWork) -> list[Assumption]:
@@ -105,6 +105,21 @@ def batch_inputs(scenario: Scenario) -> list[Assumption]:
             )
         )
     return listed
+
+
+def interconnect_inputs(scenario: Scenario) -> list[Assumption]:
+    """Return what the devices of a replica exchange their partial results over, one line a class."""
+    listed: dict[str, Assumption] = {}
+    for part in (scenario.prefill, scenario.decode):
+        device, devices = part.replica.device, part.replica.devices
+        known = device.interconnect
+        source = f"AcceleratorClass {device.name}, one direction of one of {devices} devices"
+        value: float | str = 0.0 if known is None else known.rate(devices)
+        if known is None:
+            value = "unknown"
+            source = f"{scenario.efficiency.tensor:.0%} of the rates are left at each doubling of the devices"
+        listed[device.name] = Assumption(f"{device.name}.interconnect", value, "bytes/s", source)
+    return list(listed.values())
 
 
 def time_inputs(scenario: Scenario) -> list[Assumption]:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from hawk_api.v1alpha1 import Role
 from hawk_planner.perf.objectives import objective_of
-from hawk_planner.perf.rates import peak_at
+from hawk_planner.perf.rates import interconnect_of, peak_at
 from hawk_planner.perf.slots import declared_sequences
 from hawk_planner.perf.work import ModelWork
 
 from . import checks
 from .assumptions import PLAIN, Assumption, Given, Inputs, bounded, gather, option_of
 from .candidate import Feasibility
-from .listing import batch_inputs, device_inputs, model_inputs, time_inputs
+from .listing import batch_inputs, device_inputs, interconnect_inputs, model_inputs, time_inputs
 from .measured import closest
 from .paths import WHOLE, LayoutPath, layout_path
 from .scenario import DeclaredGroup, Device, Replica, Scenario, Targets
@@ -90,6 +90,7 @@ def build_question(
     listed = [
         *model_inputs(spec, geometry, work),
         *device_inputs(scenario),
+        *interconnect_inputs(scenario),
         *time_inputs(scenario),
         *batch_inputs(scenario),
         *inputs.assumptions,
@@ -203,6 +204,7 @@ def device_of(name: str, spec: AcceleratorClassSpec, precision: Precision) -> De
         name=name,
         flops=peak_at(spec.flops, precision),
         attention_flops=peak_at(spec.flops),
+        interconnect=interconnect_of(spec),
         memory=number(spec.memory),
         bandwidth=number(spec.bandwidth),
         watts=number(spec.power),

@@ -14,6 +14,7 @@ from hawk_planner.perf.rates import Rates, rates_of
 from . import checks, economics
 
 if TYPE_CHECKING:
+    from hawk_planner.perf.collectives import Interconnect
     from hawk_planner.perf.objectives import LatencyObjective
     from hawk_planner.perf.rates import Efficiency
     from hawk_planner.perf.work import ModelWork
@@ -50,6 +51,8 @@ class Device:
     startup_seconds: float | None = None
     attention_flops: float | None = None
     """FLOP/s in 16 bits, where they differ from `flops`."""
+    interconnect: Interconnect | None = None
+    """How the devices of a replica reach each other."""
 
     def known(self, name: Literal["flops", "memory", "bandwidth", "startup_seconds"]) -> float:
         """Return a figure that a computation can't do without."""
@@ -100,6 +103,7 @@ class Replica:
             self.device.known("bandwidth") * self.devices,
             attention_flops=attention and attention * self.devices,
             devices=self.devices,
+            interconnect=self.device.interconnect,
             efficiency=efficiency,
         )
 

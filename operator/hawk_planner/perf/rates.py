@@ -9,13 +9,16 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hawk_api.v1alpha1.enums import Precision
+from hawk_api.v1alpha1.enums import InterconnectKind, Precision
+from hawk_planner.perf.collectives import Interconnect, seconds_per_byte
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from decimal import Decimal
 
-__all__ = ["ASSUMED", "Efficiency", "Rates", "peak_at", "rates_of"]
+    from hawk_api.v1alpha1.acceleratorclass import AcceleratorClassSpec
+
+__all__ = ["ASSUMED", "Efficiency", "Rates", "interconnect_of", "peak_at", "rates_of"]
 
 _SIXTEEN_BITS = (Precision.BFLOAT16, Precision.FLOAT16)
 
@@ -33,7 +36,11 @@ class Efficiency:
     step_seconds: float = 0.001
     """Scheduling and launching one step."""
     tensor: float = 0.95
-    """The share of the rates that is left at each doubling of a replica's devices."""
+    """The share of the rates left at each doubling of a replica's devices, if its interconnect is unknown."""
+    wire: float = 0.80
+    """Share of an interconnect's rate that an all-reduce reaches."""
+    exchange_seconds: float = 10e-6
+    """Of one all-reduce besides its bytes."""
     most_sequences: int = 256
     """Sequences that an engine decodes at once where its template doesn't say: vLLM's own default."""
 
@@ -53,6 +60,10 @@ class Rates:
     bytes_per_second: float
     overhead_s: float
     """Of each step."""
+    wire_s: float = 0.0
+    """Of a byte of activations that the devices exchange."""
+    exchange_s: float = 0.0
+    """Of an exchange besides its bytes."""
 
 
 def rates_of(
@@ -61,15 +72,19 @@ def rates_of(
     *,
     attention_flops: float | None = None,
     devices: int = 1,
+    interconnect: Interconnect | None = None,
     efficiency: Efficiency = ASSUMED,
 ) -> Rates:
     """The rates reached by `devices` devices whose peaks together are `flops` and `bandwidth` (bytes/s)."""
-    sharing = efficiency.tensor ** math.log2(max(1, devices))
+    shared = devices > 1 and interconnect is not None
+    sharing = 1.0 if shared else efficiency.tensor ** math.log2(max(1, devices))
     return Rates(
         flops=flops * efficiency.prefill_mfu * sharing,
         attention_flops=(attention_flops or flops) * efficiency.prefill_mfu * sharing,
         bytes_per_second=bandwidth * efficiency.decode_mbu * sharing,
         overhead_s=efficiency.step_seconds,
+        wire_s=seconds_per_byte(interconnect, devices, efficiency.wire) if interconnect else 0.0,
+        exchange_s=efficiency.exchange_seconds if shared else 0.0,
     )
 
 
@@ -79,3 +94,13 @@ def peak_at(flops: Mapping[Precision, Decimal] | None, precision: Precision | No
         if wanted is not None and flops and wanted in flops:
             return float(flops[wanted])
     return None
+
+
+def interconnect_of(spec: AcceleratorClassSpec | None) -> Interconnect | None:
+    """The interconnect of a class; None where it isn't known."""
+    found = spec.interconnect if spec else None
+    return (
+        None
+        if found is None
+        else Interconnect(float(found.bandwidth), found.devices, hosted=found.kind is InterconnectKind.PCIE)
+    )

@@ -3,7 +3,7 @@
 A step runs its linear layers and its attention one after the other. Each takes the longer of its arithmetic
 and of the bytes it moves, which overlap within a kernel and not across kernels:
 
-    seconds = overhead + max(linear FLOPs, weights) + max(attention FLOPs, retained state)
+    seconds = overhead + max(linear FLOPs, weights) + max(attention FLOPs, retained state) + exchanges
 
 `max(all FLOPs, all bytes)` would hide the reading of the state behind the linear layers' arithmetic: at large
 batches it promises steps of 0.71 times AIConfigurator's tables of timed kernels, where this formula stays
@@ -28,7 +28,8 @@ __all__ = ["prompt_seconds", "step_timer"]
 def prompt_seconds(work: PromptWork, rates: Rates) -> float:
     """Seconds of a prompt alone, in one pass."""
     linear = max(work.linear_flops / rates.flops, work.weight_bytes / rates.bytes_per_second)
-    return rates.overhead_s + linear + _attention_seconds(work, rates)
+    exchange = work.exchange_bytes * rates.wire_s + work.exchanges * rates.exchange_s
+    return rates.overhead_s + linear + _attention_seconds(work, rates) + exchange
 
 
 def _attention_seconds(work: PromptWork, rates: Rates) -> float:
@@ -44,12 +45,13 @@ def step_timer(work: DecodeWork, rates: Rates, beside: PromptWork | None = None)
     linear = work.tokens * work.linear_flops / rates.flops
     attention = work.tokens * work.attention_flops / rates.attention_flops
     state = work.state_bytes / rates.bytes_per_second
-    each = max(attention, state)
-    base, fixed, rest = 0.0, work.weight_bytes / rates.bytes_per_second, rates.overhead_s
+    each = max(attention, state) + work.tokens * work.exchange_bytes * rates.wire_s
+    base, fixed = 0.0, work.weight_bytes / rates.bytes_per_second
+    rest = rates.overhead_s + work.exchanges * rates.exchange_s
     groups: list[tuple[float, float]] = []
     if beside is not None:
         base, fixed = beside.linear_flops / rates.flops, beside.weight_bytes / rates.bytes_per_second
-        rest += _attention_seconds(beside, rates)
+        rest += _attention_seconds(beside, rates) + beside.exchange_bytes * rates.wire_s
     else:
         groups = [(group.nbytes / rates.bytes_per_second, group.missed) for group in work.experts]
     if not groups:

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from hawk_api.v1alpha1.enums import DataType
+from hawk_planner.perf.collectives import EACH_LAYER
 from hawk_planner.perf.experts import ExpertGroup, expert_groups
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DecodeWork", "ModelWork", "Parts", "PromptWork"]
 
+_ACTIVATION_BYTES = 2
+"""Of one element that is exchanged: 16 bits, whatever the weights are."""
 Parts = tuple[tuple[float, float], ...]
 """The cost of a token, and up to which token (a window; infinite without one), by kind of layer."""
 
@@ -38,6 +41,10 @@ class PromptWork:
     """Pairs of a token and an earlier one."""
     state_bytes: float
     """Written for the tokens to come."""
+    exchange_bytes: float = 0.0
+    """Activations that devices which share the layers add up."""
+    exchanges: float = 0.0
+    """Times that they do."""
 
     @property
     def flops(self) -> float:
@@ -63,6 +70,10 @@ class DecodeWork:
     """Of one token over the context."""
     state_bytes: float
     """Read for one sequence."""
+    exchange_bytes: float = 0.0
+    """Activations of one token that devices which share the layers add up."""
+    exchanges: float = 0.0
+    """Times that they do in a step."""
     tokens: float = 1.0
     """Tokens of a sequence that one step looks at: more than 1 where it verifies drafts."""
 
@@ -133,6 +144,11 @@ class ModelWork:
         )
 
     @property
+    def _exchange_bytes(self) -> float:
+        """Of one token, over all layers."""
+        return float(EACH_LAYER * len(self.layers) * self.hidden * _ACTIVATION_BYTES)
+
+    @property
     def fixed_step_bytes(self) -> float:
         """Bytes of weights that every step reads: all but a looked-up embedding and routed experts."""
         return self.weight_bytes - self.lookup_bytes - sum(group.nbytes for group in self.experts)
@@ -148,6 +164,8 @@ class ModelWork:
             weight_bytes=self.step_bytes(tokens),
             attention_flops=sum(flops * _pairs(tokens, limit) for flops, limit in self.attention),
             state_bytes=self.kv_bytes(tokens),
+            exchange_bytes=tokens * self._exchange_bytes,
+            exchanges=EACH_LAYER * len(self.layers),
         )
 
     def decode(self, context: float) -> DecodeWork:
@@ -158,6 +176,8 @@ class ModelWork:
             linear_flops=2.0 * (self.active_parameters + self.head_parameters),
             attention_flops=_spent(self.decode_attention, context),
             state_bytes=self.kv_read_bytes(context),
+            exchange_bytes=self._exchange_bytes,
+            exchanges=EACH_LAYER * len(self.layers),
         )
 
     def attention_part(self, context: float) -> DecodeWork:
@@ -169,6 +189,8 @@ class ModelWork:
             linear_flops=whole.linear_flops - ffn.linear_flops,
             attention_flops=whole.attention_flops,
             state_bytes=whole.state_bytes,
+            exchange_bytes=whole.exchange_bytes / 2.0,
+            exchanges=whole.exchanges / 2.0,
         )
 
     def ffn_part(self) -> DecodeWork:
@@ -179,6 +201,8 @@ class ModelWork:
             linear_flops=2.0 * self.ffn_parameters,
             attention_flops=0.0,
             state_bytes=0.0,
+            exchange_bytes=self._exchange_bytes / 2.0,
+            exchanges=EACH_LAYER * len(self.layers) / 2.0,
         )
 
     def kv_bytes(self, tokens: float) -> float:

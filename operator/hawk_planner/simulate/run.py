@@ -46,7 +46,7 @@ _SIMULATED = (
         f"hawk_planner.simulate.{name}"
         for name in ("engine", "meter", "policies", "router", "score", "workers")
     ),
-    *(f"hawk_planner.perf.{name}" for name in ("experts", "rates", "steps", "work")),
+    *(f"hawk_planner.perf.{name}" for name in ("collectives", "experts", "rates", "steps", "work")),
     "hawk_planner.sizing.worker",
 )
 """The code that says what a policy's decisions lead to."""

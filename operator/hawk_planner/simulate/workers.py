@@ -91,12 +91,13 @@ class PrefillWorker:
 class StepCost:
     """Time of one decode step, as `perf.steps` has it, with the lines that it follows between two changes.
 
-    `base` seconds, the linear layers (the larger of `arithmetic` a sequence and of reading `weights` and the
-    experts that the sequences choose), and attention (the larger of two lines in sequences and tokens of
-    context: `read` and `compute`).
+    `base` seconds, `exchange` a sequence, the linear layers (the larger of `arithmetic` a sequence and of
+    reading `weights` and the experts that the sequences choose), and attention (the larger of two lines in
+    sequences and tokens of context: `read` and `compute`).
     """
 
     base: float
+    exchange: float
     arithmetic: float
     weights: float
     read: tuple[float, float]
@@ -116,7 +117,8 @@ class StepCost:
         pairs, fixed_pairs = _lines(model.decode_attention)
         kept, fixed_kept = _lines(model.kv)
         return cls(
-            base=rates.overhead_s,
+            base=rates.overhead_s + work.exchanges * rates.exchange_s,
+            exchange=work.exchange_bytes * rates.wire_s,
             arithmetic=work.linear_flops / rates.flops,
             weights=work.weight_bytes / rates.bytes_per_second,
             read=(
@@ -137,7 +139,8 @@ class StepCost:
         for whole, missed in self.experts:
             weights += whole * (1 - missed**sequences)
         attention, slope = self._attention(sequences, tokens)
-        return self.base + max(sequences * self.arithmetic, weights) + attention, slope
+        linear = max(sequences * self.arithmetic, weights)
+        return self.base + sequences * self.exchange + linear + attention, slope
 
     def _attention(self, sequences: int, tokens: float) -> tuple[float, float]:
         a, b = self.read
@@ -148,10 +151,11 @@ class StepCost:
     def compute_left(self, sequences: int, tokens: float, step_s: float) -> float:
         """Share of a step of `step_s` that a batch leaves to a prompt's chunk.
 
-        The chunk's linear layers run while the weights are read; the batch's attention is its own.
+        The chunk's linear layers run while the weights are read; the rest of the step is the batch's own.
         """
         attention, _ = self._attention(sequences, tokens)
-        return max(_LEAST_SHARE, 1.0 - (self.base + sequences * self.arithmetic + attention) / step_s)
+        own = self.base + sequences * (self.arithmetic + self.exchange) + attention
+        return max(_LEAST_SHARE, 1.0 - own / step_s)
 
     def kv_bytes(self, tokens: int) -> float:
         """Bytes that a sequence of so many tokens holds."""

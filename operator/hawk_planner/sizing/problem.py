@@ -9,7 +9,7 @@ from hawk_api import ratio as ratios
 from hawk_api.labels import FORCE_RATIO, PAUSED
 from hawk_api.v1alpha1.enums import BurstReserve, Fallback, QueueOrder, Role, ScalingMode
 from hawk_planner.perf.objectives import LatencyObjective, objective_of
-from hawk_planner.perf.rates import ASSUMED, peak_at
+from hawk_planner.perf.rates import ASSUMED, interconnect_of, peak_at
 from hawk_planner.perf.slots import declared_sequences
 from hawk_planner.perf.work import ModelWork
 from hawk_planner.sizing.worker import Worker
@@ -186,6 +186,7 @@ def _group(spec: GroupSpec, found: AcceleratorClassSpec | None, precision: Preci
             memory=scaled(found.memory if found else None),
             devices=size,
             attention_flops=scaled(peak_at(peaks)),
+            interconnect=interconnect_of(found),
             most_sequences=declared_sequences(spec) or ASSUMED.most_sequences,
         ),
         devices=spec.devices,

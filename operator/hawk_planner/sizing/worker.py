@@ -10,6 +10,7 @@ from hawk_planner.perf.rates import ASSUMED, Rates, rates_of
 from hawk_planner.perf.steps import prompt_seconds, step_timer
 
 if TYPE_CHECKING:
+    from hawk_planner.perf.collectives import Interconnect
     from hawk_planner.perf.work import ModelWork
 
 
@@ -24,6 +25,8 @@ class Worker:
     devices: int = 1
     attention_flops: float | None = None
     """FLOP/s in 16 bits, where they differ from `flops`."""
+    interconnect: Interconnect | None = None
+    """How its devices reach each other."""
     most_sequences: int = ASSUMED.most_sequences
     """Sequences that the engine decodes at once."""
 
@@ -35,6 +38,7 @@ class Worker:
             self._known("bandwidth"),
             attention_flops=self.attention_flops,
             devices=self.devices,
+            interconnect=self.interconnect,
         )
 
     @property
@@ -58,12 +62,13 @@ class Worker:
     def busy_seconds(self, model: ModelWork, batch: float, context: float) -> float:
         """The part of a decode step's time in which no prompt beside it can compute.
 
-        A prompt's linear layers run while the step's weights are read; the step's attention is its own.
+        A prompt's linear layers run while the step's weights are read; the rest is the batch's own.
         """
         work, rates = model.decode(context), self.rates
-        linear = batch * work.linear_flops / rates.flops
         reading = work.state_bytes / rates.bytes_per_second
-        return rates.overhead_s + linear + batch * max(work.attention_flops / rates.attention_flops, reading)
+        each = work.linear_flops / rates.flops + max(work.attention_flops / rates.attention_flops, reading)
+        fixed = rates.overhead_s + work.exchanges * rates.exchange_s
+        return fixed + batch * (each + work.exchange_bytes * rates.wire_s)
 
     def memory_batch(self, model: ModelWork, context: float) -> int:
         """Sequences of `context` tokens whose KV fits beside the weights; 0 when the weights don't fit."""

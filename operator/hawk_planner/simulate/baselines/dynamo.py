@@ -197,6 +197,7 @@ def _start(problem: Problem, settings: DynamoSettings) -> dict[str, Any]:
             "prefill": [[n, 1e3 * prefill.worker.prefill_seconds(model, n)] for n in tokens],
             "decode": {
                 "base": cost.base,
+                "exchange": cost.exchange,
                 "arithmetic": cost.arithmetic,
                 "weights": cost.weights + sum(whole for whole, _ in cost.experts),
                 "read": cost.read,

@@ -93,7 +93,7 @@ def _step_ms(kind: str, scheduled: Mapping[str, float]) -> float:
     costs = COSTS["decode"]
     linear = max(costs["arithmetic"] * number, costs["weights"])
     attention = max(a * number + b * tokens for a, b in (costs["read"], costs["compute"]))
-    return float(1e3 * (costs["base"] + linear + attention))
+    return float(1e3 * (costs["base"] + costs["exchange"] * number + linear + attention))
 
 
 def _prefill_ms(tokens: float) -> float:

@@ -112,11 +112,11 @@ def _remaining(remaining: float | None, lengths: str | None, produced: int) -> f
     try:
         past = [int(part) for part in (lengths or "").split(",")]
     except ValueError:
-        fail(f"--output-lengths: {lengths!r} is no list of token counts; write such as 120,480,90")
+        fail(f"--output-lengths: {lengths!r} is not a list of token counts; write it as 120,480,90")
     estimate = mean_residual_tokens(past, produced)
     if estimate is None:
         fail(
-            f"--output-lengths: none is above the {produced} tokens produced, so nothing estimates the rest; "
+            f"--output-lengths: none exceeds the {produced} tokens produced, so there is no estimate; "
             "give --remaining-tokens"
         )
     return estimate

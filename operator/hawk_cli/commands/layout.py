@@ -195,7 +195,7 @@ def _nest(
     right = _side("--to", target, shared, _pairs("--to-sizes", own[1]), dtype)
     for key in shared:
         if key not in left.taken | right.taken:
-            fail(f"--sizes: {key!r} is no axis or level of {source!r} or {target!r}; leave it out")
+            fail(f"--sizes: {key!r} is not an axis or level of {source!r} or {target!r}; remove it")
     _refuse_unsized(left, right)
     return compile_nest(left.layout, right.layout, padding=padding)
 
@@ -219,7 +219,7 @@ def _side(option: str, text: str, shared: dict[str, int], own: dict[str, int], d
     if preset is None and _NAME.fullmatch(text):
         fail(
             f"{option}: {unknown_preset_message(text)}; "
-            "or write a notation, its axes apart, such as 'b h s d'"
+            "or write a notation with spaces between its axes, such as 'b h s d'"
         )
     notation = preset.notation if preset else text
     try:
@@ -248,7 +248,7 @@ def _blocks(option: str, text: str, layout: Layout) -> Blocks:
     """A block table, checked before the files are mapped."""
     if layout.table is None:
         if text:
-            fail(f"{option}: {str(layout.notation)!r} has no block table; leave it out")
+            fail(f"{option}: {str(layout.notation)!r} has no block table; remove it")
         return None
     if not text:
         return list(range(layout.table.size))
@@ -271,7 +271,7 @@ def _translate_file(
         taken = time.perf_counter() - start
         written = nest.digest_destination(memory, key, blocks=to_blocks)
         if read != written:
-            fail(f"{target}: its digest would differ from the source's; the memory or the disk is faulty", 1)
+            fail(f"{target}: its digest would differ from the source's; memory or disk is faulty", 1)
     return {
         "source_bytes": nest.source.nbytes,
         "destination_bytes": nest.destination.nbytes,

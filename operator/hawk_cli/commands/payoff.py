@@ -170,7 +170,9 @@ def _swept(inputs: Inputs, wanted: Wanted, report: Callable[[Inputs], dict[str, 
     ]
     if not isinstance(found[0].get(wanted.figure), int | float):
         known = ", ".join(key for key, value in found[0].items() if isinstance(value, int | float))
-        raise InputError("--figure", f"{wanted.figure} is no figure of this report", f"choose one of {known}")
+        raise InputError(
+            "--figure", f"{wanted.figure} is not a figure of this report", f"choose one of {known}"
+        )
     if wanted.plot is not None:
         write_figure(pictures.swept_chart(found, list(values), wanted.figure), wanted.plot)
     columns = [*values, wanted.figure]

@@ -124,9 +124,9 @@ def plan_pool(
         source="given on the command line",
     )
     if chart is not None and plot is None:
-        fail("--chart: nothing is drawn without --plot; give --plot FILE, or leave --chart out")
+        fail("--chart: it needs --plot; give --plot FILE, or remove --chart")
     if chart is not None and plot is not None and plot.suffix.lower() == ".html":
-        fail("--chart: an .html has all charts; leave --chart out, or give --plot a .png, .svg or .csv")
+        fail("--chart: an .html file has all charts; remove --chart, or give --plot a .png, .svg or .csv")
     try:
         subject = from_cluster(live) if live else from_file(filename)
         classes = changed(subject.classes, sets or [])

@@ -65,7 +65,7 @@ def _counts(option: str, text: str) -> list[int]:
     except InputError:
         raise
     except ValueError:
-        raise InputError(option, f"{text!r} is no list of counts", "write such as 512,1024,2048") from None
+        raise InputError(option, f"{text!r} is not a list of counts", "write it as 512,1024,2048") from None
 
 
 def list_published(output: OutputOption = Output.TABLE) -> None:

@@ -105,8 +105,8 @@ def simulate_trace(
     found = _trace(trace, seed, seconds)
     if found.seconds < SHORTEST_S:
         fail(
-            f"--trace: {found.name} spans {found.seconds:.3g} s, too short to score; {SHORTEST_S:g} s from "
-            "the first request to the last are needed: give a longer trace, or --seconds 60"
+            f"--trace: {found.name} spans {found.seconds:.3g} s, too short to score; it needs "
+            f"{SHORTEST_S:g} s from the first request to the last: give a longer trace, or --seconds 60"
         )
     problem = _problem(pool, ttft_stretch)
     if queue_order is not None:
@@ -247,11 +247,11 @@ def _table(trace: Trace, scores: list[Score], oracle: float | None) -> Table:
 def _check_plot(path: Path) -> None:
     """Refuse before the runs what couldn't be written after them."""
     if path.suffix.lower() not in {".png", ".svg"}:
-        fail(f"--plot: {path} ends in neither .png nor .svg; choose one of these endings")
+        fail(f"--plot: {path} ends in neither .png nor .svg; use one of these")
     try:
         check_writable(path)
     except OSError as error:
-        fail(f"--plot: {path}: {error.strerror or error}; give the path of a picture that can be written")
+        fail(f"--plot: {path}: {error.strerror or error}; give a path that can be written")
 
 
 def _plot_scores(path: Path, trace: Trace, problem: Problem, scores: list[Score]) -> None:

@@ -43,7 +43,7 @@ def validate_files(
     maps = config_maps_in(bodies)
     ours = [document for document in given if document.is_ours]
     if not ours:
-        fail(f"{', '.join(map(shown, files))}: no object of {API_VERSION}; give a HawkPool's manifest")
+        fail(f"{', '.join(map(shown, files))}: no objects of {API_VERSION}; give a HawkPool manifest")
     found = []
     for document, again in _repeated(ours):
         violations = (*again, *validate_object(document.body, classes, maps))

@@ -20,4 +20,4 @@ def connect_cluster() -> Client:
         return client.connect_client("hawk")
     except ConfigError as error:
         problem = str(error).removeprefix("kubeconfig: ")
-        fail(f"kubeconfig: {problem}; set KUBECONFIG to one that kubectl can use")
+        fail(f"kubeconfig: {problem}; set KUBECONFIG to one that works with kubectl")

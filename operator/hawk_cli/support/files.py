@@ -81,15 +81,15 @@ def _standing(target: Path, source: Path) -> os.stat_result | None:
         found = target.stat()
     except FileNotFoundError:
         return None
-    _regular(target, found, "name a regular file to replace, or a new one")
+    _regular(target, found, "name an existing regular file, or a new one")
     if source.samefile(target):
-        fail(f"{target}: it is the same file as {source}; name another one to write")
+        fail(f"{target}: it is the same file as {source}; name a different file to write")
     return found
 
 
 def _regular(path: Path, found: os.stat_result, remedy: str) -> None:
     if not stat.S_ISREG(found.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "no regular file")
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "not a regular file")
         fail(f"{path}: it is {kind}; {remedy}")
 
 

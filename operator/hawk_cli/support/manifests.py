@@ -63,7 +63,7 @@ def load_manifests(path: Path) -> Iterator[Document]:
     try:
         raw = sys.stdin.buffer.read(MAX_BYTES + 1) if str(path) == "-" else _read(path)
         if len(raw) > MAX_BYTES:
-            fail(f"{name}: larger than {MAX_BYTES} bytes; an API server takes 1.5 MB an object")
+            fail(f"{name}: larger than {MAX_BYTES} bytes; an API server accepts 1.5 MB per object")
         bodies = documents.load_documents(raw.decode("utf-8"))
     except OSError as error:
         fail(f"{name}: {error.strerror or error}; give a file that can be read")
@@ -72,7 +72,7 @@ def load_manifests(path: Path) -> Iterator[Document]:
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
         fail(f"{name}: not YAML or JSON: {' '.join(str(error).split())}; correct it")
     if _is_larger(bodies, MAX_NODES):
-        fail(f"{name}: more than {MAX_NODES} values once its YAML aliases are followed; write fewer")
+        fail(f"{name}: more than {MAX_NODES} values after expanding YAML aliases; write fewer")
     index = 0
     for body in bodies:
         if body is None:

@@ -109,11 +109,13 @@ def assumed(given: Given, texts: Sequence[str]) -> Given:
     for text in texts:
         name, _, value = text.partition("=")
         if name not in names:
-            raise InputError("--assume", f"{text} names no input", f"NAME is one of {', '.join(names)}")
+            raise InputError(
+                "--assume", f"{text} does not name an input", f"NAME is one of {', '.join(names)}"
+            )
         try:
             number = float(value)
         except ValueError:
-            raise InputError("--assume", f"{text} has no number", "write NAME=VALUE") from None
+            raise InputError("--assume", f"{text} has no number as value", "write NAME=VALUE") from None
         given = replace(given, **{name: number})  # type: ignore[arg-type]
     return given
 
@@ -129,7 +131,9 @@ def changed(
         if name not in found or field not in SETTABLE:
             fields = ", ".join(SETTABLE)
             raise InputError(
-                "--set", f"{text} names no class and field", f"write CLASS.FIELD=VALUE, FIELD of {fields}"
+                "--set",
+                f"{text} does not name a class and a field",
+                f"write CLASS.FIELD=VALUE, FIELD of {fields}",
             )
         try:
             number: Any = duration.parse_duration(value) if field == "startup" else parse_quantity(value)

@@ -35,15 +35,15 @@ KV_DTYPE = "Element type of the KV cache."
 class PdInputs:
     """Calculate a prefill/decode split: transfer, exposed time and break-evens of one request."""
 
-    prompt_tokens: int = _asked(16_384, "Tokens that are prefilled.")
-    output_tokens: int = _asked(128, "Tokens that are decoded.")
+    prompt_tokens: int = _asked(16_384, "Prompt length, tokens.")
+    output_tokens: int = _asked(128, "Output length, tokens.")
     link_gbps: float = _asked(200.0, LINK)
     decode_saving_ms_per_token: float = _asked(
-        0.0, "How much sooner a decode step ends on the receiver, ms; negative: later."
+        0.0, "Time that a decode step saves on the receiver, ms; negative if slower."
     )
     hidden: float = _asked(0.0, HIDDEN)
-    first_token: Emitter = _asked("decode", "Who emits the first token.")
-    requests_per_second: float | None = _asked(None, "Requests a second, for the link's load.")
+    first_token: Emitter = _asked("decode", "The side that emits the first token.")
+    requests_per_second: float | None = _asked(None, "Requests per second, for the link's load.")
     kv_dtype: DataType = _asked(DataType.FLOAT16, KV_DTYPE)
 
 
@@ -51,14 +51,14 @@ class PdInputs:
 class AfdInputs:
     """Calculate an attention/FFN split: the exchange of one step, and the value of the freed memory."""
 
-    batch: int = _asked(128, "Sequences in a decode step.")
+    batch: int = _asked(128, "Sequences per decode step.")
     link_gbps: float = _asked(200.0, LINK)
-    ffn_saving_ms: float = _asked(0.0, "How much sooner the FFN of one step ends, ms.")
+    ffn_saving_ms: float = _asked(0.0, "Time that the FFN of one step saves, ms.")
     hidden: float = _asked(0.0, HIDDEN)
-    context_tokens: int = _asked(16_384, "Tokens that a request retains.")
-    ffn_ranks: int | None = _asked(None, "FFN devices that experts are spread over; one place without it.")
-    waiting_requests: float | None = _asked(None, "Requests that wait for KV space.")
-    tokens_per_expert_limit: float | None = _asked(None, "Tokens a step that fill an expert.")
+    context_tokens: int = _asked(16_384, "Context length of a request, tokens.")
+    ffn_ranks: int | None = _asked(None, "FFN devices that share the experts; default one.")
+    waiting_requests: float | None = _asked(None, "Requests waiting for KV space.")
+    tokens_per_expert_limit: float | None = _asked(None, "Tokens per step that fill an expert.")
     kv_dtype: DataType = _asked(DataType.FLOAT16, KV_DTYPE)
 
 
@@ -66,32 +66,32 @@ class AfdInputs:
 class TdInputs:
     """Calculate a draft/target split: messages of a round, and its time if step times are given."""
 
-    draft_tokens: int = _asked(8, "Candidates a round.", LONGEST)
-    feature_vectors: int = _asked(0, "Hidden vectors sent to the drafter a round.")
+    draft_tokens: int = _asked(8, "Draft tokens per round.", LONGEST)
+    feature_vectors: int = _asked(0, "Hidden vectors sent to the drafter per round.")
     link_gbps: float = _asked(200.0, LINK)
-    acceptance: float | None = _asked(None, "Chance that a draft is accepted, 0 to 1.")
+    acceptance: float | None = _asked(None, "Probability that a draft token is accepted, 0 to 1.")
     accepted_tokens: float | None = _asked(
-        None, "Instead: mean drafts accepted a round, as engines report it."
+        None, "Mean accepted draft tokens per round, as engines report it; instead of --acceptance."
     )
-    draft_ms_per_token: float | None = _asked(None, "Drafting, ms.")
-    verify_ms: float | None = _asked(None, "One verification, ms.")
-    target_ms_per_token: float | None = _asked(None, "A plain step of the target, ms.")
-    verify_ms_per_draft: float = _asked(0.0, "Added to a verification a draft, ms.")
-    synchronisation_ms: float = _asked(0.0, "Start-up and waiting of a round, ms.")
-    draft_overlap: float = _asked(0.0, "Share of drafting under verification, 0 to 1.")
-    longest: int = _asked(8, "Longest draft that may be chosen.", LONGEST)
+    draft_ms_per_token: float | None = _asked(None, "Time per draft token, ms.")
+    verify_ms: float | None = _asked(None, "Time per verification, ms.")
+    target_ms_per_token: float | None = _asked(None, "Time per step of the target alone, ms.")
+    verify_ms_per_draft: float = _asked(0.0, "Time that each draft token adds to a verification, ms.")
+    synchronisation_ms: float = _asked(0.0, "Start-up and synchronization per round, ms.")
+    draft_overlap: float = _asked(0.0, "Share of drafting that overlaps verification, 0 to 1.")
+    longest: int = _asked(8, "Longest draft to consider, tokens.", LONGEST)
 
 
 @dataclass(frozen=True)
 class PipelineInputs:
     """Calculate chunks of layers on rails: the part of the transfer that is left when prefill ends."""
 
-    tokens: int = _asked(32_768, "Tokens that are prefilled.")
-    chunk_layers: int = _asked(16, "Layers sent together.")
-    compute_ms_per_chunk: float = _asked(18.2, "Computing of one chunk, ms.")
-    rails: int = _asked(1, "Network ports used by one request.")
+    tokens: int = _asked(32_768, "Prompt length, tokens.")
+    chunk_layers: int = _asked(16, "Layers per chunk.")
+    compute_ms_per_chunk: float = _asked(18.2, "Compute time per chunk, ms.")
+    rails: int = _asked(1, "Network ports per request.")
     link_gbps: float = _asked(400.0, LINK)
-    overhead_us_per_chunk: float = _asked(0.0, "Posting and detecting one chunk, us.")
+    overhead_us_per_chunk: float = _asked(0.0, "Time to post and detect a chunk, us.")
     kv_dtype: DataType = _asked(DataType.FLOAT16, KV_DTYPE)
 
 

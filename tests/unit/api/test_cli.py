@@ -182,7 +182,7 @@ def test_classes_and_config_maps_beside_a_pool_are_known() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "no object of hawkpool.dev/v1alpha1"),
+        ("", "no objects of hawkpool.dev/v1alpha1"),
         ("kind: [", "not YAML or JSON"),
         ("{}", None),
         ("just text", None),
@@ -241,7 +241,7 @@ def test_files_without_our_objects_are_named(tmp_path: Path) -> None:
     ):
         done = hawk("validate", *map(str, files))
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith(f"error: {names}: no object of hawkpool.dev/v1alpha1; give")
+        assert done.stderr.startswith(f"error: {names}: no objects of hawkpool.dev/v1alpha1; give")
 
 
 def test_warnings_alone_are_valid() -> None:

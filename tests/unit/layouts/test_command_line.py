@@ -80,7 +80,7 @@ def test_convert_into_pages_of_a_pool(capsys, tmp_path, rows):
         ([*TILES[:4], "--sizes", "h=8,s=37,d=128"], "error: --to: sizes.s0: missing"),
         ([*TILES[:4], "--sizes", "h=8,s=37,s=38"], "error: --sizes: can't read 's=38'"),
         ([*TILES[:4], "--sizes", "h=eight"], "error: --sizes: can't read 'h=eight'"),
-        ([*TILES[:5], TILES[5] + ",s7=2"], "error: --sizes: 's7' is no axis or level"),
+        ([*TILES[:5], TILES[5] + ",s7=2"], "error: --sizes: 's7' is not an axis or level"),
         ([*TILES, "--dtype", "int4"], "error: --from: dtype: int4 packs several elements"),
         ([*TILES, "--dtype", "float32"], "75776 bytes, but"),
         ([*PAGES, "--to-blocks", f"0,{2**67}"], f"block {2**67} is outside the pool of 3 blocks"),
@@ -97,7 +97,10 @@ def test_convert_into_pages_of_a_pool(capsys, tmp_path, rows):
             "unknown layout 'tiles-16x61'; did you mean tiles-16x16",
         ),
         (["--from", "hsd", *TILES[2:]], "--from: unknown layout 'hsd'; use one of row-major, "),
-        (["--from", "hsd", *TILES[2:]], "or write a notation, its axes apart, such as 'b h s d'"),
+        (
+            ["--from", "hsd", *TILES[2:]],
+            "or write a notation with spaces between its axes, such as 'b h s d'",
+        ),
         ([*TILES, "--to-blocks", "1"], "error: --to-blocks: 'b h s1 d1 s0 d0' has no block table"),
     ],
 )
@@ -131,8 +134,8 @@ def mode(path) -> int:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (os.mkfifo, "out: it is a pipe; name a regular file to replace, or a new one"),
-        (os.mkdir, "out: it is a directory; name a regular file"),
+        (os.mkfifo, "out: it is a pipe; name an existing regular file, or a new one"),
+        (os.mkdir, "out: it is a directory; name an existing regular file"),
         (lambda out: out.symlink_to(out.parent), "out: it is a directory"),
         (lambda out: out.symlink_to(out), "out: Too many levels of symbolic links"),
         (lambda out: out.symlink_to(out.with_name("in")), "out: it is the same file as"),

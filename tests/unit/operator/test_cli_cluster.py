@@ -68,7 +68,7 @@ def test_a_useless_kubeconfig_is_one_line_and_status_2(what, words, tmp_path, mo
     assert (ended.value.code, out) == (2, "")
     assert err.startswith("error: kubeconfig: ")
     assert err.count("kubeconfig: ") == err.count("\n") == 1
-    assert err.endswith("; set KUBECONFIG to one that kubectl can use\n")
+    assert err.endswith("; set KUBECONFIG to one that works with kubectl\n")
 
 
 @pytest.mark.parametrize("words", ["status", "status llama --check", "plan --live llama"])

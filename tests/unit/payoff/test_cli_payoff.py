@@ -210,7 +210,7 @@ def test_plotted_break_evens_are_those_of_the_report(
         ((*PD, "--output-tokens", "-3"), "--output-tokens: -3 is not a whole number"),
         ((*PD, "--sweep", "color=1,2"), "--sweep: color is none of"),
         ((*PD, "--sweep", "link=fast"), "--sweep: link=fast has no list of numbers"),
-        ((*PD, "--sweep", "link=1,2", "--figure", "model"), "--figure: model is no figure"),
+        ((*PD, "--sweep", "link=1,2", "--figure", "model"), "--figure: model is not a figure"),
         ((*PD, "--plot", "figure.docx"), "--plot: figure.docx ends in none of .png, .svg, .csv"),
         ((*PD, "--plot", "/nowhere/figure.svg"), "--plot: /nowhere/figure.svg can't be written"),
         (("payoff", "pd"), "--model: give exactly one of --model and --config"),

@@ -57,7 +57,7 @@ UNITS = re.compile(
     r"|version|generation|one in so many)\b",
     re.IGNORECASE,
 )
-"""What a number counts or is measured in; versions and generations have no unit."""
+"""Words for the unit of a number, or for the thing counted; versions and generations have no unit."""
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)

@@ -1,10 +1,10 @@
 """The objects that all pools share, kept in memory: pools, children, pods, agents and their Leases,
 classes, scalers.
 
-Looking at a pool reads nothing from the API server while nothing changes. The watches put every change into
+Reconciling a pool reads nothing from the API server while nothing changes. The watches put every change into
 an indexer at once; lists put everything there now and then, so a watch that died silently costs that long and
-nothing else. Where a look finds that something has to be written, it looks again at the thing itself first
-(`live_read`): what was seen is good enough to see that nothing is to be done, not to act on.
+nothing else. A reconcile that finds something to write is repeated with live reads first (`live_read`): the
+cache is good enough to decide that nothing is to be done, not to act on.
 
 Lists bound themselves: one that took a second is not made again before twenty have passed. So the operator
 spends at most a twentieth of its time on them, in clusters of any size.
@@ -96,7 +96,7 @@ class ClusterCache:
     def apply_event(
         self, kind: ResourceKind, event: str | None, body: Mapping[str, Any]
     ) -> Change[Any] | None:
-        """A word of a watch; None when it changes nothing that anybody looks at."""
+        """Apply a watch event; None if it changes nothing that anybody reads."""
         indexer = self._indexers[kind]
         return indexer.delete(body) if event == "DELETED" else indexer.update(body)
 
@@ -305,5 +305,5 @@ class ClusterCache:
 
 
 def _with_liveness(agent: Agent, living: frozenset[str]) -> Agent:
-    """An agent with what its Lease says: in the indexer it lives unless its HawkNode is going."""
+    """An agent with what its Lease says: in the indexer it is alive unless its HawkNode is terminating."""
     return agent if agent.live and agent.name in living else replace(agent, live=False)

@@ -58,7 +58,7 @@ class PoolEntry:
         return HawkPool.model_validate(self.body)
 
     def __eq__(self, other: object) -> bool:
-        """Equal where everything but the version is; a status counts, since looks compare with it."""
+        """Equal where everything but the version is; a status counts, since reconciles compare with it."""
         return isinstance(other, PoolEntry) and _unversioned(self.body) == _unversioned(other.body)
 
     __hash__ = None  # type: ignore[assignment]
@@ -99,7 +99,7 @@ def project_pod(body: Mapping[str, Any]) -> pods.Pod:
 
 
 def project_agent(body: Mapping[str, Any]) -> Agent:
-    """A HawkNode; in the indexer its agent counts as alive unless the HawkNode is going."""
+    """A HawkNode; in the indexer its agent counts as alive unless the HawkNode is terminating."""
     return agent_of(body, (body["metadata"]["name"],))
 
 

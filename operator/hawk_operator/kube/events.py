@@ -75,7 +75,7 @@ def _wrong(condition: Condition) -> bool:
 class Recorder:
     """Writes Events, at most one in ten minutes for the same thing about the same object.
 
-    They are written beside the looks, in their order: an Event is worth no wait.
+    They are written in a separate thread, in order: no reconcile waits for an Event.
     """
 
     def __init__(self, api: Client, clock: Callable[[], float] = time.monotonic) -> None:

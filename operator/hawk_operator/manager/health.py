@@ -1,8 +1,8 @@
 """Health of the operator, judged by work that gets done, and the HTTP port that serves it.
 
 "The process answers" proves nothing: watches have been seen to die while the health check stayed green. So
-/healthz looks at what was last *achieved*: for a leader, a list of the pools, a reconcile, and watches that
-hold; for a standby, a look at the Lease.
+/healthz depends on what was last *achieved*: for a leader, a list of the pools, a reconcile, and watches that
+hold; for a standby, a read of the Lease.
 """
 
 from __future__ import annotations

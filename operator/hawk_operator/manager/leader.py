@@ -127,7 +127,7 @@ class Leadership:
         return self._leading.wait(timeout)
 
     def run(self) -> None:
-        """Look at the Lease every `retry_period` until stopped or lost."""
+        """Read the Lease every `retry_period` until stopped or lost."""
         while not self._stop.is_set() and not self.lost.is_set():
             begun = self._clock()
             try:

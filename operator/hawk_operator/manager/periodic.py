@@ -1,7 +1,7 @@
 """Periodic work, which happens even if no watch delivers.
 
 `Resync` lists the pools itself: new ones are found, gone ones forgotten, known ones kept on their grid.
-`Pulse` looks at the agents' Leases every few seconds, since a Lease that runs out makes no event.
+`Pulse` lists the agents' Leases every few seconds, since a Lease that runs out makes no event.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Resync(Periodic):
         self._needed = schema_check.needed_fields()
 
     def round(self) -> None:
-        """List, compare with what is known, enqueue what must be looked at."""
+        """List, compare with what is known, enqueue what changed."""
         metrics = self._context.metrics
         try:
             self._housekeeping()

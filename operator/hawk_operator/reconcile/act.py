@@ -46,7 +46,7 @@ class ActionResult:
 
 
 class Actor:
-    """Writes children, scales and drain marks."""
+    """Writes children, scales and drain labels."""
 
     def __init__(
         self, api: Client, cache: ClusterCache, metrics: Metrics, settings: OperatorSettings

@@ -1,4 +1,4 @@
-"""One look at one pool: what it is about and everything that was read for it."""
+"""The input of one reconcile of one pool: the pool and everything that was read for it."""
 
 from __future__ import annotations
 

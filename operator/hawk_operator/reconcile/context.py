@@ -41,7 +41,7 @@ class Shared:
     nodes: dict[WorkKey, frozenset[str]] = field(default_factory=dict)
     """Nodes on which each pool was seen."""
     pools: dict[str, set[WorkKey]] = field(default_factory=dict)
-    """The same by node: whom to look at again when a HawkNode changes."""
+    """The same by node: which to enqueue when a HawkNode changes."""
     children: dict[tuple[str, str], WorkKey] = field(default_factory=dict)
     """Pools by namespace and the value of the pool label."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -102,5 +102,5 @@ class ReconcileContext:
     shared: Shared
 
     def enqueue_wiring(self) -> None:
-        """Ask for a look at the wiring, together with what else happens meanwhile."""
+        """Enqueue the wiring, together with what else happens meanwhile."""
         self.queue.add(WIRING, self.shared.wiring_pause)

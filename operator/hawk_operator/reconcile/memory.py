@@ -1,9 +1,9 @@
 """The operator's memory of a pool between two reconciles. All of it can be lost: a restart only makes it
 unknown.
 
-Nothing here decides what exists: that is always observed. It holds the last look at the traffic (so that an
-event between two intervals doesn't query Prometheus again), the history that damping needs, what was said
-last of the split, and which writes turned out to change nothing.
+Nothing here decides what exists: that is always observed. It holds the last reading of the traffic (so that
+an event between two intervals doesn't query Prometheus again), the history that damping needs, the last
+verdict on the split, and which writes turned out to change nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PoolMemory:
     uid: str = ""
     window: Window | None = None
     window_read_at: float = 0.0
-    """When the traffic was last looked at, seconds since the epoch."""
+    """When the traffic was last read, seconds since the epoch."""
     decided_for: tuple[object, ...] = ()
     """The other inputs of the last decision besides the traffic: generation and annotations."""
     decision: Decision | None = None

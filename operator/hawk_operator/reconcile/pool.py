@@ -1,7 +1,7 @@
-"""One look at one pool, from beginning to end.
+"""One reconcile of one pool, from beginning to end.
 
 Level-triggered: everything is read anew, the plan is computed from what was read, and what was read is what
-is reported. The same look after a crash, a missed event or a half-finished step gives the same plan.
+is reported. A reconcile after a crash, a missed event or a half-finished step gives the same plan.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class PoolReconciler:
             self._reconcile(key, live_read=True)
 
     def _reconcile(self, key: WorkKey, *, live_read: bool) -> bool:
-        """One look. False, and nothing is done, where what is remembered says that something has to be
-        written: that is decided by what is read (`live_read`)."""
+        """Reconcile once. False, and nothing is done, if the cache says that something has to be written:
+        that is decided by live reads."""
         try:
             entry = self._context.cache.pool(key.namespace, key.name, live_read=live_read)
         except NotFoundError:
@@ -91,7 +91,7 @@ class PoolReconciler:
         return True
 
     def forget(self, key: WorkKey) -> None:
-        """The pool is gone or going."""
+        """The pool is deleted or terminating."""
         context = self._context
         context.queue.forget(key)
         context.memories.forget(key)
@@ -125,7 +125,7 @@ class PoolReconciler:
         )
 
     def _traffic(self, case: Case) -> Window | None:
-        """The window of this interval: read once in it, whatever else asks for a look at the pool."""
+        """The window of this interval: read once in it, whatever else enqueues the pool."""
         memory, interval = case.memory, case.pool.spec.scaling.interval
         if memory.window is None or case.now - memory.window_read_at >= 0.9 * interval:
             groups = [group.pods for group in case.seen.groups]

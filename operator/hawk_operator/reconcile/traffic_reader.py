@@ -1,4 +1,4 @@
-"""Looking at the traffic: in a thread of its own, with an end, and never more often than the interval."""
+"""Reading the traffic: in a thread of its own, with a time-out, and never more often than the interval."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def schema_verdict(lacks: tuple[str, ...]) -> Judgement | None:
 def current_message(said: str, decision: Decision | None) -> str:
     """The message on record as long as the present decision's differs from it in numbers alone.
 
-    So the numbers in it don't change the status with every look, and no sentence outlives its truth.
+    So the numbers in it don't change the status with every reconcile, and no sentence outlives its truth.
     """
     if decision is None or _NUMBER.sub("#", said) == _NUMBER.sub("#", decision.message):
         return said

@@ -1,4 +1,4 @@
-"""One look at the wiring of the whole cluster: from pools, pods and agents to the spec of each HawkNode."""
+"""One reconcile of the cluster's wiring: from pools, pods and agents to the spec of each HawkNode."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _PAUSE: Final = 4.0
-"""Pause after a look, as a multiple of what the look took: it gets at most a fifth of the time."""
+"""Pause after a reconcile, as a multiple of its duration: it gets at most a fifth of the time."""
 _LONGEST_PAUSE: Final = 5.0
 _WRITERS: Final = 8
 _BATCH: Final = 1000
-"""HawkNodes that are written before looking again at what may have changed meanwhile."""
+"""Most HawkNodes that are written before observing again what may have changed."""
 
 
 class WiringReconciler:
@@ -150,7 +150,7 @@ def terms_of(
 def wiring_sides(
     pools: Iterable[PoolEntry], pods: Iterable[Pod], agents: Mapping[str, Agent]
 ) -> dict[WorkKey, Sides]:
-    """Both sides of every pool that is not going away; one that can't be read has none."""
+    """Both sides of every pool that is not terminating; one that can't be read has none."""
     by_group: dict[tuple[str, str, str], set[str]] = {}
     for pod in pods:
         if pod.active and pod.node:

@@ -1,6 +1,6 @@
 """The verdict on a pool's split, computed again only when something moved.
 
-The words of the answer hold measured figures: said anew at each look, they would have the status of every
+The words of the answer hold measured figures: renewed at each reconcile, they would have the status of every
 pool with traffic written for ever.
 """
 

@@ -1,6 +1,6 @@
 """Settings of the operator process.
 
-Everything else (how often a pool is looked at, how long a drain may take) belongs to the pool and is
+Everything else (how often a decision is made, how long a drain may take) belongs to the pool and is
 read from its spec.
 """
 

@@ -1,4 +1,4 @@
-"""Keys to look at, and when: one entry a key, the earliest time wins, failures back off.
+"""Keys to reconcile, and when: one entry per key, the earliest time wins, failures back off.
 
 An event says only that something about a key may have changed. So a hundred events for one key are one
 entry, and a key that is being worked on can be asked for again but is never given to two workers. `Agenda`
@@ -68,7 +68,7 @@ class Agenda:
     """Due keys that are being worked on: off the heap until `done`, so that its first entry can be taken."""
 
     def add(self, key: WorkKey, when: float) -> None:
-        """Ask for a look at `when`, or earlier if that was asked for before."""
+        """Enqueue a key for `when`, or earlier if it is already due earlier."""
         when = max(when, self.started.get(key, -self.gap) + self.gap)
         if key not in self.due or when < self.due[key]:
             self.due[key] = when
@@ -110,7 +110,7 @@ class Agenda:
             heapq.heappush(self._heap, (self._held.pop(key), key))
 
     def failed(self, key: WorkKey, now: float, asked: float = 0.0) -> float:
-        """Look again after a back-off of at least `asked` seconds; gives the delay."""
+        """Enqueue a key again after a back-off of at least `asked` seconds; returns the delay."""
         count = self.failures.get(key, 0) + 1
         self.failures[key] = count
         delay = max(BACKOFF.rest(count), asked)
@@ -137,11 +137,11 @@ class WorkQueue:
         self._closed = False
 
     def add(self, key: WorkKey, delay: float = 0.0) -> None:
-        """Ask for a look after `delay` seconds."""
+        """Enqueue a key after `delay` seconds."""
         self.add_at(key, self._clock() + delay)
 
     def add_at(self, key: WorkKey, when: float) -> None:
-        """Ask for a look at a moment of the queue's clock."""
+        """Enqueue a key for a moment of the queue's clock."""
         with self._changed:
             self._agenda.add(key, when)
             self._changed.notify()

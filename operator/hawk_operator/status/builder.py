@@ -1,7 +1,7 @@
 """A pool's status, computed from facts and from the status before. Pure.
 
-Equal facts give an equal status, so it is written only when something changed. Measured latencies wobble with
-every look; they move in the status when they have moved by a twentieth, and the metrics have them exactly.
+Equal facts give an equal status, so it is written only when something changed. Measured latencies vary with
+every reconcile; the status follows when they have changed by a twentieth, and the metrics have them exactly.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ def _draining(facts: Facts) -> Judgement:
         return Judgement(True, first.reason, f"{first.message}{more}")
     if facts.drain_timed_out:
         return Judgement(
-            True, Reason.DRAIN_TIMED_OUT, f"going with work left: {listed(facts.drain_timed_out)}"
+            True, Reason.DRAIN_TIMED_OUT, f"removed with work left: {listed(facts.drain_timed_out)}"
         )
     return Judgement(False, Reason.IDLE)
 

@@ -46,7 +46,7 @@ class GroupFacts:
 
 @dataclass(frozen=True)
 class Facts:
-    """One look at one pool."""
+    """The facts of one reconcile of one pool."""
 
     pool: HawkPool
     violations: tuple[Violation, ...] = ()

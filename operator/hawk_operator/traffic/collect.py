@@ -31,7 +31,7 @@ widened for slow scrapes holds two of them up to this far apart, and would call 
 
 
 def collect_window(traffic: Source | TrafficSpec, groups: Sequence[GroupTarget], now: float) -> Window:
-    """Look at the traffic of the pods in `groups`; `now` (seconds since the epoch) stamps the window."""
+    """Read the traffic of the pods in `groups`; `now` (seconds since the epoch) stamps the window."""
     source = traffic if isinstance(traffic, Source) else Source.of(traffic)
     client = Prometheus(source.url, source.timeout)
     try:

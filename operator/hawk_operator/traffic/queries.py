@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 TAG = "hawk_signal"
 HISTORY_S = 3600.0
-"""How far back traffic is looked at in bins."""
+"""How far back traffic is read in bins, seconds."""
 REQUESTS, PROMPTS, OUTPUTS = "bins/requests", "bins/prompt_tokens", "bins/output_tokens"
 
 LINK = "link/rate"
 TRANSFERS_S = 600.0
-"""How far back transfers are looked at: the path is what it is while no request comes."""
+"""How far back transfers are read, seconds: the path's rate holds while no request comes."""
 
 HISTOGRAMS = {
     PREFILL: (signal_names.PROMPT, signal_names.TTFT, signal_names.PREFILL_TIME),

@@ -45,7 +45,7 @@ class Lifetimes:
     authority: timedelta = timedelta(days=365)
     certificate: timedelta = timedelta(hours=24)
     overlap: timedelta = timedelta(hours=1)
-    """How long a new authority is published before it signs: well over the agents' time between two looks."""
+    """How long a new authority is published before it signs: well over the agents' time between two reads."""
 
 
 @dataclass(frozen=True)

@@ -68,10 +68,10 @@ class SignerSettings:
     config_map: str = "hawk-agent-trust"
     signer: str = SIGNER
     poll: float = 2.0
-    """Time between two looks at the requests."""
+    """Time between two lists of the requests."""
 
     authority_poll: float = 60.0
-    """Time between two looks at the authority and at what is published of it."""
+    """Time between two checks of the authority and of what is published of it."""
 
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
 
@@ -119,7 +119,7 @@ class Signer:
             stop.wait(rest)
 
     def round(self) -> None:
-        """Look after the authority when it is time, then answer every open request."""
+        """Renew and publish the authority when it is due, then answer every open request."""
         now = self._clock()
         if self._authority is None or now - self._looked >= self._settings.authority_poll:
             self._authority = self._tend(utc(now))
@@ -166,7 +166,7 @@ class Signer:
                 item = self._put(item, "approval", signing_condition("Approved", "OwnName", message, now))
             self._sign(item, request, verdict, authority, now)
         except ConflictError as conflict:
-            _log.info("trust: %s; looking again", conflict)
+            _log.info("trust: %s; reading it again", conflict)
 
     def _sign(
         self,

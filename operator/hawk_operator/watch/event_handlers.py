@@ -24,7 +24,7 @@ _SPREAD_SECONDS = 15.0
 class EventHandlers:
     """Puts what changed into its indexer and feeds the queue.
 
-    A key too many costs one look; one too few costs an interval.
+    A key too many costs one reconcile; one too few costs an interval.
     """
 
     def __init__(self, context: ReconcileContext, wall: Callable[[], float]) -> None:
@@ -49,7 +49,7 @@ class EventHandlers:
             self.enqueue_all_pools()
 
     def enqueue_all_pools(self) -> None:
-        """Look at every pool that is known."""
+        """Enqueue every known pool."""
         for key in self._context.memories.known():
             self._context.queue.add(key)
 
@@ -97,7 +97,7 @@ def _observed(body: Mapping[str, Any]) -> bool:
 
 
 def _same_spec(before: PoolEntry, after: PoolEntry) -> bool:
-    """True if only the status moved, which is what looks themselves write."""
+    """True if only the status moved, which is what reconciles themselves write."""
     old, new = before.body["metadata"], after.body["metadata"]
     return all(old.get(k) == new.get(k) for k in ("uid", "generation", "annotations", "deletionTimestamp"))
 

@@ -1,8 +1,8 @@
 """Which agents live, judged by their Leases. Pure.
 
 An agent's clock is another machine's: its renewal times say nothing when the clocks differ. So an agent lives
-while *we* see its Lease change: the time between looks counts against it where the Lease stayed as it was,
-and who lives is judged at looks alone, however rare they are. Only a Lease that is seen for the first time is
+while *we* see its Lease change: the time between lists counts against it where the Lease stayed as it was,
+and liveness is judged at lists alone, however rare they are. Only a Lease that is seen for the first time is
 judged by its own time, because a restarted operator has nothing else to go by.
 """
 
@@ -43,10 +43,10 @@ def read_lease(lease: Mapping[str, Any]) -> tuple[str, str, float, float]:
 def observe_beats(
     before: Mapping[str, Beat], leases: Iterable[Mapping[str, Any]], passed: float, now: float
 ) -> dict[str, Beat]:
-    """The beats by HawkNode name after a look at all Leases; those that are gone are forgotten.
+    """The beats by HawkNode name after a list of all Leases; those of deleted Leases are forgotten.
 
-    `passed` are the seconds since the look before in which agents could have renewed; `now` are seconds since
-    the epoch.
+    `passed` are the seconds since the previous list in which agents could have renewed; `now` are seconds
+    since the epoch.
     """
     beats = {}
     for lease in leases:

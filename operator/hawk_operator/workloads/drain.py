@@ -173,7 +173,7 @@ def _why_not(pod: Pod, work: PodWork, timeout: float, now: float) -> Waiting | N
     nodes = frozenset({pod.node, *(node for node, _ in work.of(pod))})
     gauge = work.requests.get(pod.name)
     if gauge is not None and (gauge > 0 or work.read_at <= since):
-        text = f"{pod.name} has {gauge:g} requests at the last look"
+        text = f"{pod.name} has {gauge:g} requests at the last reading"
         return Waiting(pod.name, Reason.WAITING_FOR_REQUESTS, text, until, nodes)
     used = work.in_use(pod)
     if used:

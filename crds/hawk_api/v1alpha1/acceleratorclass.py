@@ -28,7 +28,7 @@ class InterconnectSpec(Model):
     bandwidth: PositiveQuantity
     """Bytes per second of one device in one direction, over all its links together, above 0."""
     devices: Annotated[Int, Field(ge=2, le=65_536)]
-    """Devices that reach each other at that rate (PCIe: the cards behind one switch), 2 to 65,536."""
+    """Devices that reach each other at that rate (PCIe: the cards behind one switch)."""
 
 
 class AcceleratorClassSpec(Model):

@@ -15,7 +15,7 @@ from hawk_agent.layouts.presets import PRESETS
 from hawk_api import generate
 from hawk_api.base import Model
 from hawk_api.catalogue import manifests, shipped
-from hawk_api.schema import SchemaError, structural_schema, unbounded_paths, walk
+from hawk_api.schema import SchemaError, structural_schema, unbounded_paths, value_range, walk
 from hawk_api.v1alpha1 import KINDS, HawkNodeStatus, HawkPool, HawkPoolStatus, LayoutPreset
 from hawk_api.validation import validate_manifest
 
@@ -71,6 +71,7 @@ def test_every_number_says_its_unit_and_range(kind: str) -> None:
         assert UNITS.search(told), f"{path}: {told!r} names no unit; say what the number counts or measures"
         ranged = re.search(r"\d+ to \S*\d|above \d|or more|from \d", told)
         assert ranged or path.endswith(".*"), f"{path}: {told!r} gives no range"
+        assert told.count(value_range(node)) < 2 or not value_range(node), f"{path}: {told!r} says it twice"
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)

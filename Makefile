@@ -65,7 +65,7 @@ coverage: $(STAMP) ## the fast suite with branch coverage
 
 .PHONY: test-slow
 test-slow: $(STAMP) ## the kernel under sanitizers, and other unit tests that take long
-	@$(BIN)/python -m pytest tests/unit -m slow $(ARGS)
+	@$(BIN)/python -m pytest tests/unit -m slow --numprocesses auto $(ARGS)
 
 .PHONY: test-cluster
 test-cluster: $(STAMP) ## operator and agents as processes against a real API server; the demo

@@ -32,6 +32,7 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
     print_blob=True,
     database=None,
+    max_examples=40,
 )
 hypothesis.settings.load_profile("usual")
 hypothesis.settings.register_profile("few", max_examples=25)

@@ -2,7 +2,8 @@
 
 mutmut itself leaves out decorated functions (each property, everything cached), defaults and constants; here
 they are included. Left out are places that change no behaviour: annotations, decorators, docstrings, imports,
-what only a type checker reads, and what is raised or asserted (the wording of a message).
+what only a type checker reads, what is raised or asserted (the wording of a message, zip's `strict`), and None
+in the place of False.
 """
 
 from __future__ import annotations
@@ -128,6 +129,8 @@ class _Finder(cst.CSTVisitor):
             if isinstance(node, kind):
                 # One change of a string's text says as much as three.
                 for new in islice(operator(node), 1 if operator is operator_string else None):
+                    if _says_the_same(node, new):
+                        continue
                     yield Mutant(self._path, lines, self._function, before, self._module, node, new)
 
     def _header(self, node: cst.BaseStatement) -> tuple[int, int]:
@@ -138,6 +141,26 @@ class _Finder(cst.CSTVisitor):
             return span.start.line, self.get_metadata(PositionProvider, node.subject).end.line
         body = self.get_metadata(PositionProvider, node.body)
         return span.start.line, max(span.start.line, body.start.line - 1)
+
+
+def _says_the_same(old: cst.CSTNode, new: cst.CSTNode) -> bool:
+    """True if an argument that only asserts has changed, or False has become None."""
+    match old, new:
+        case cst.Call(args=before), cst.Call(args=after):
+            changed = [arg for arg in before if all(arg is not kept for kept in after)]
+            replaced = len(before) == len(after)
+            return any(_asserts(arg) or (replaced and _is_false(arg.value)) for arg in changed)
+        case ((cst.Assign(value=value) | cst.AnnAssign(value=value)), _):
+            return _is_false(value)
+    return False
+
+
+def _asserts(arg: cst.Arg) -> bool:
+    return arg.keyword is not None and arg.keyword.value == "strict"
+
+
+def _is_false(value: cst.BaseExpression | None) -> bool:
+    return isinstance(value, cst.Name) and value.value == "False"
 
 
 def _unused(node: cst.CSTNode) -> bool:

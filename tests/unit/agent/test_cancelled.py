@@ -1,6 +1,6 @@
 """Any task of an agent may be cancelled at any of its waits: transfers still end once, alike on both ends.
 
-A sample of the waits is cut here; `make soak-cancelled` cuts each.
+A sample of the waits is cut here, one in 41 or 17; `make soak-cancelled` cuts each.
 """
 
 from __future__ import annotations
@@ -16,19 +16,16 @@ from tests.unit.agent.interleavings import SCENARIOS, Pair, cut_waits, descripto
 if TYPE_CHECKING:
     from tests.unit.agent.house import House
 
-STRIDE = 17
-"""One wait in so many is cut."""
-
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 async def test_a_task_may_be_cancelled_at_its_waits(house: House, scenario: str) -> None:
-    assert await cut_waits(house, "shm", scenario, STRIDE) >= 5
+    assert await cut_waits(house, "shm", scenario, 41) >= 3
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
 async def test_a_task_may_be_cancelled_at_its_waits_over_a_connection(house: House, scenario: str) -> None:
-    assert await cut_waits(house, "tcp", scenario, STRIDE) >= 5
+    assert await cut_waits(house, "tcp", scenario, 17) >= 5
 
 
 @pytest.mark.slow

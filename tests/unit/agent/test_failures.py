@@ -226,12 +226,9 @@ async def test_bytes_written_after_the_call_but_before_the_event_are_the_bytes_t
     assert bytes(destination.memory) == translated(source, destination)
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_an_agent_that_stood_still_does_not_take_that_for_the_silence_of_others(
-    house: House, transport: str
-) -> None:
+async def test_an_agent_that_stood_still_does_not_take_that_for_the_silence_of_others(house: House) -> None:
     """Both agents live in this process: while it is busy elsewhere, neither can hear or say a word."""
-    source, destination = await house.pair(transport, stall=1.5)
+    source, destination = await house.pair("tcp", stall=1.5)
     events = layer_events(6)
     lease = await off(destination.engine.reserve, "kv", "r1")
     transfer = await off(source.engine.push, lease.ticket, "kv", 1, events)

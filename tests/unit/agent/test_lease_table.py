@@ -17,7 +17,10 @@ from hawk_agent.layouts import Layout
 from hawk_agent.memory.region import CacheRegion
 from hawk_agent.protocol import common_pb2 as pb
 from hawk_agent.streaming import lease as leases
+from hawk_agent.streaming import report as reports
+from hawk_agent.streaming import table as lease_table
 from hawk_agent.streaming.table import MAX_ENDED, MAX_LEASES, SLOT_BITS, HeldLease, LeaseTable
+from hawk_agent.transfer.chunks import ChunkProgress, plan_chunks
 from hawk_agent.transfer.outcome import TransferOutcome
 from hawk_agent.transfer.translation import Selection
 
@@ -48,6 +51,17 @@ def grant(
         region, Selection(PAGES, blocks), leases.LeaseTerms(grant=7),
         request="a request", verify=pb.VERIFY_ALWAYS, owner=owner, empty=empty,
     )  # fmt: skip
+
+
+def layered(region: CacheRegion, table: LeaseTable) -> HeldLease:
+    """A lease for three layers in two chunks, of which nothing is there yet."""
+    rows = Layout.parse("l s d", {"l": 3, "s": 16, "d": 4}, "float16")
+    held = table.grant(
+        region, Selection(rows, ()), leases.LeaseTerms(),
+        request="", verify=pb.VERIFY_ALWAYS, owner=OWNERS[0], empty=True,
+    )  # fmt: skip
+    held.progress, held.transport, held.began_at = ChunkProgress(plan_chunks(3, 2)), "tcp", 10.0
+    return held
 
 
 def retire(table: LeaseTable, held: HeldLease) -> None:
@@ -222,3 +236,90 @@ async def test_who_waits_for_a_lease_sees_the_state_that_it_waits_for(region: Ca
     await asyncio.wait_for(asyncio.gather(*waiting), 60)
     assert held.lease.state is leases.LeaseState.FENCED
     await asyncio.wait_for(held.until(lambda: True), 60)
+
+
+def test_a_lease_reports_what_has_arrived(region: CacheRegion) -> None:
+    table = LeaseTable(clock=lambda: 12.5)
+    held = layered(region, table)
+    assert held.progress is not None
+    assert (held.layers, held.present) == (3, 0)
+    held.progress.add(1, 64, 11.0, 0.5, 5)
+    assert held.present == 0, "the first chunk is missing"
+    held.progress.add(0, 128, 12.0, 0.5, 7)
+    assert held.present == 3
+    held.lease = leases.end(held.lease, TransferOutcome.FENCED, "its peer was lost")
+    report = held.report(13.0)
+
+    assert (report.outcome, report.message) == (TransferOutcome.FENCED, "its peer was lost")
+    assert (report.nbytes, report.seconds, report.digest, report.transport) == (192, 3.0, 12, "tcp")
+    assert [arrival.chunk.index for arrival in report.chunks] == [0, 1]
+    assert table.report(held) == held.report(12.5).to_wire(), "as long as it isn't retired, as of now"
+    table.retire(held)
+    assert table.report(table.get(held.id)) == held.report(12.5).to_wire()
+
+
+def test_a_lease_that_nobody_began_reports_nothing_moved(region: CacheRegion) -> None:
+    table = LeaseTable()
+    held = grant(table, region, 0)
+    assert held.present == 0
+    retire(table, held)
+    report = table.report(table.get(held.id))
+
+    assert (report.bytes, report.seconds, report.digest, report.transport) == (0, 0.0, b"", "")
+    assert report.outcome == TransferOutcome.EXPIRED.wire
+    assert report.message == TransferOutcome.EXPIRED.meaning
+
+
+@pytest.mark.parametrize("success", [True, False])
+def test_an_ended_lease_has_all_its_layers_or_none(region: CacheRegion, success: bool) -> None:
+    table = LeaseTable(clock=lambda: 0.0)
+    held = layered(region, table)
+    held.lease = leases.begin(held.lease, 0.0)
+    if success:
+        held.lease = leases.acknowledge(leases.finish(held.lease, 0.0))
+    else:
+        held.lease = leases.access_ended(leases.end(held.lease, TransferOutcome.PEER_LOST))
+    table.retire(held)
+    known = table.get(held.id)
+
+    assert (known.generation, known.layers) == (held.generation, 3)
+    assert known.present == (3 if success else 0)
+
+
+def test_outcomes_outlive_the_leases_and_the_oldest_goes_first(
+    region: CacheRegion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_table, "MAX_OUTCOMES", 3)
+    monkeypatch.setattr(lease_table, "MAX_ENDED", 1)
+    table = LeaseTable()
+    ended = []
+    for outcome in (
+        TransferOutcome.FENCED,
+        TransferOutcome.PEER_LOST,
+        TransferOutcome.FENCED,
+        TransferOutcome.REFUSED,
+    ):
+        held = grant(table, region, 0)
+        held.lease = leases.end(held.lease, outcome)
+        table.retire(held)
+        ended.append(held.id)
+
+    assert [table.outcome(identity) for identity in ended] == [
+        TransferOutcome.EXPIRED,
+        TransferOutcome.PEER_LOST,
+        TransferOutcome.FENCED,
+        TransferOutcome.REFUSED,
+    ]
+
+
+def test_a_report_that_is_gone_leaves_outcome_and_message(
+    region: CacheRegion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "MAX_REPORTS", 0)
+    table = LeaseTable()
+    held = grant(table, region, 0)
+    held.lease = leases.end(held.lease, TransferOutcome.EXPIRED, "too late")
+    table.retire(held)
+    report = table.report(table.get(held.id))
+
+    assert (report.outcome, report.message) == (TransferOutcome.EXPIRED.wire, "too late")

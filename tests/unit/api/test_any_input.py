@@ -64,7 +64,7 @@ def test_the_pool_that_is_changed_is_valid() -> None:
     assert [v for v in validate_manifest(rich(), shipped()) if v.severity == "Error"] == []
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(st.sampled_from(PLACES), JSON)
 def test_any_value_in_any_place_is_judged(place: tuple[Any, ...], value: Any) -> None:
     obj = deepcopy(rich())

@@ -62,9 +62,9 @@ def test_any_layout_becomes_any_other_through_keys(pair, dtype, seed, limits):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pair=pairs(), dtype=st.sampled_from(sorted(DTYPES)), seed=st.integers(0, 2**32), limits=bounds())
-def test_a_thousand_layouts_become_others_through_keys(pair, dtype, seed, limits):
+def test_hundreds_of_layouts_become_others_through_keys(pair, dtype, seed, limits):
     check(pair, dtype, seed, limits)
 
 

@@ -76,7 +76,7 @@ class Process:
         return not self.gone and self.led and may_write(self.renewed, DEADLINE, now + self.offset)
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(
     st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=4),
     st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=200),

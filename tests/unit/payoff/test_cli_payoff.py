@@ -289,7 +289,7 @@ NUMERIC = {
 }
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     asked=st.sampled_from(
         [(words, one.name) for kind, words in NUMERIC.items() for one in fields(kind)]

@@ -260,7 +260,7 @@ NUMBERS = st.one_of(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.sampled_from(sorted(BOUNDS)), value=NUMBERS)
 def test_any_number_is_planned_with_or_refused_by_its_option(
     capsys: pytest.CaptureFixture[str], sample: str, name: str, value: str
@@ -273,7 +273,7 @@ def test_any_number_is_planned_with_or_refused_by_its_option(
     assert re.match(rf"error: --(assume )?({name}|{name.replace('_', '-')}|link-gbps): [^;\n]*; .+\n$", err)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(field=st.sampled_from(sorted(SETTABLE)), value=NUMBERS)
 def test_any_figure_of_a_class_is_planned_with_or_refused_by_its_option(
     capsys: pytest.CaptureFixture[str], sample: str, field: str, value: str

@@ -25,6 +25,7 @@ def arena() -> Arena:
     )
 
 
+@pytest.mark.slow
 def test_the_clairvoyant_meets_the_objectives_for_less_than_any_constant_split_in_few_runs_and_asks_ahead():
     chosen = arena()
     curve = oracle_curve(chosen.trace, chosen.problem, chosen.settings, chosen.judge)

@@ -31,7 +31,7 @@ from hawk_planner.traffic import Window, signals
 from hawk_planner.traffic.bins import Bin
 from tests.unit.sizing.pools import GPU, NPU, group, pool, seen, window
 
-checked = settings(deadline=None, max_examples=80)
+checked = settings(deadline=None, max_examples=30)
 ROLES = {"p": Role.PREFILL, "d": Role.DECODE, "b": Role.BOTH}
 
 

@@ -16,7 +16,7 @@ from hawk_planner.traffic import distribution, signals
 from tests.unit.sizing.pools import AGENT, MODEL, NPU, pool, seen, window
 
 READY = {"prefill": 2, "decode": 6}
-checked = settings(deadline=None, max_examples=60)
+checked = settings(deadline=None, max_examples=25)
 
 
 def measured(gap: float, running: float = 300.0, rate: float = 24.0):

@@ -42,7 +42,7 @@ def test_what_a_search_remembers_changes_nothing(rate, order, tried):
         assert attained(prompts, stages, one) == attained(replace(prompts), stages, one)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.floats(0.5, 40), st.sampled_from(QueueOrder), counts, st.sampled_from(["fast", "both"]))
 def test_one_worker_more_never_makes_more_prompts_late(rate, order, few, name):
     prompts, stages = posed(rate, order)

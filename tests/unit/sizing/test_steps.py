@@ -133,7 +133,7 @@ def test_the_budget_holds_at_every_instant_and_the_target_is_reached(
     assert world.requested == target
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 12), st.integers(1, 12), speeds)
 def test_ratio_bounds_hold_after_every_step_between_two_states_within_them(p0, d0, p1, d1, speed):
     problem = two(ratio_min=Fraction(1, 4), ratio_max=Fraction(4, 1))

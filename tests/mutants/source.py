@@ -2,8 +2,8 @@
 
 mutmut itself leaves out decorated functions (each property, everything cached), defaults and constants; here
 they are included. Left out are places that change no behaviour: annotations, decorators, docstrings, imports,
-what only a type checker reads, what is raised or asserted (the wording of a message, zip's `strict`), and None
-in the place of False.
+what only a type checker reads, what is raised or asserted (the wording of a message, zip's `strict`), and
+None in the place of False.
 """
 
 from __future__ import annotations

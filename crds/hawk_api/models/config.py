@@ -7,43 +7,71 @@ size would plan wrong transfers.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hawk_api.models.build import dense, kimi_linear, latent_attention, learned_positions
 from hawk_api.models.layers import Ffn
+from hawk_api.models.methods import read_quantization
+from hawk_api.models.quantization import layer_formats
+from hawk_api.models.reader import ModelConfigError, Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hawk_api.models.geometry import Geometry
 
-_LARGEST = 1 << 26
-MAX_BYTES = 1 << 20
-"""Largest config.json that is read; real ones have a few kilobytes."""
+SEPARATE = "hf_quant_config.json"
+MAX_BYTES = 8 << 20
+"""Largest file that is read; a config.json has some kilobytes, a list of quantized modules up to a megabyte."""
 
 
-class ModelConfigError(ValueError):
-    """A config.json that can't be understood; the message names the key and the remedy."""
+def parse_config(text: str, name: str = "config.json", *, quantization: str | None = None) -> Geometry:
+    """The geometry of a config.json's text. Raises ModelConfigError.
+
+    `quantization`: the text of the hf_quant_config.json beside it, where there is one.
+    """
+    separate = None if quantization is None else _parse(quantization, SEPARATE)
+    return from_config(_parse(text, name), name, quantization=separate)
 
 
-def parse_config(text: str, name: str = "config.json") -> Geometry:
-    """The geometry of a config.json's text. Raises ModelConfigError."""
+def _parse(text: str, name: str) -> dict[str, Any]:
     if len(text) > MAX_BYTES:
-        raise ModelConfigError(f"{name}: {len(text)} characters; a config.json has at most {MAX_BYTES}")
+        raise ModelConfigError(f"{name}: {len(text)} characters; such a file has at most {MAX_BYTES}")
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ModelConfigError(f"{name}: not JSON ({error}); give the model's config.json") from error
     if not isinstance(config, dict):
         raise ModelConfigError(f"{name}: not a JSON object; give the model's config.json")
-    return from_config(config, name)
+    return config
 
 
-def from_config(config: Mapping[str, Any], name: str = "config.json") -> Geometry:
-    """The geometry of a parsed config.json. Raises ModelConfigError."""
+def from_config(
+    config: Mapping[str, Any], name: str = "config.json", *, quantization: Mapping[str, Any] | None = None
+) -> Geometry:
+    """The geometry of a parsed config.json, with the formats in which its weights were published.
+
+    `quantization` is the content of hf_quant_config.json, which ModelOpt writes beside it; config.json's own
+    `quantization_config` has precedence. Raises ModelConfigError.
+    """
+    geometry = _shape(config, name)
+    inner = config.get("text_config")
+    own = config.get("quantization_config")
+    if own is None and isinstance(inner, dict):
+        own = inner.get("quantization_config")
+    if own is None and quantization is None:
+        return geometry
+    found = read_quantization(own, quantization, name)
+    return replace(geometry, layer_formats=layer_formats(geometry.layers, found))
+
+
+def _shape(config: Mapping[str, Any], name: str) -> Geometry:
+    """The geometry with every weight in 16 bits."""
     inner = config.get("text_config")
     if isinstance(inner, dict) and str(config.get("model_type")) in _NESTED:
-        config = {"tie_word_embeddings": config.get("tie_word_embeddings", True), **inner}
+        tied = config.get("tie_word_embeddings", _NESTED[str(config["model_type"])])
+        config = {"tie_word_embeddings": tied, **inner}
     family = str(config.get("model_type"))
     if family not in _FAMILIES:
         raise ModelConfigError(
@@ -51,65 +79,14 @@ def from_config(config: Mapping[str, Any], name: str = "config.json") -> Geometr
             "give spec.model.geometry instead"
         )
     try:
-        return _FAMILIES[family](_Reader(config, name))
+        return _FAMILIES[family](Reader(config, name))
     except ModelConfigError:
         raise
     except ValueError as error:
         raise ModelConfigError(f"{name}: {error}") from error
 
 
-class _Reader:
-    """Checked access to a config's keys."""
-
-    def __init__(self, config: Mapping[str, Any], name: str) -> None:
-        self.config = config
-        self.name = name
-
-    def count(self, key: str, default: int | None = None, *, least: int = 1) -> int:
-        """A whole number from `least` up."""
-        value = self.config.get(key)
-        if value is None:
-            if default is None:
-                raise ModelConfigError(
-                    f"{self.name}: {key} is missing; give the model's complete config.json"
-                )
-            return default
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _LARGEST:
-            raise ModelConfigError(
-                f"{self.name}: {key} is {value!r}; it must be a whole number from {least} up"
-            )
-        return value
-
-    def flag(self, key: str, default: bool) -> bool:
-        """A boolean."""
-        value = self.config.get(key, default)
-        return default if value is None else bool(value)
-
-    def optional(self, key: str) -> int | None:
-        """A whole number, or None where the key is absent or null."""
-        return None if self.config.get(key) is None else self.count(key)
-
-    @property
-    def heads(self) -> int:
-        """Query heads."""
-        return self.count("num_attention_heads")
-
-    @property
-    def head_dim(self) -> int:
-        """Elements a head; the hidden width over the heads where it isn't given."""
-        explicit = self.optional("head_dim")
-        if explicit:
-            return explicit
-        hidden = self.count("hidden_size")
-        if hidden % self.heads:
-            raise ModelConfigError(
-                f"{self.name}: hidden_size {hidden} is no multiple of num_attention_heads {self.heads} "
-                "and head_dim is missing; add head_dim"
-            )
-        return hidden // self.heads
-
-
-def _common(read: _Reader, *, tied: bool = False) -> dict[str, Any]:
+def _common(read: Reader, *, tied: bool = False) -> dict[str, Any]:
     return {
         "name": str(read.config.get("_name_or_path") or read.name),
         "layers": read.count("num_hidden_layers"),
@@ -120,7 +97,7 @@ def _common(read: _Reader, *, tied: bool = False) -> dict[str, Any]:
     }
 
 
-def _grouped(read: _Reader, *, tied: bool = False) -> dict[str, Any]:
+def _grouped(read: Reader, *, tied: bool = False) -> dict[str, Any]:
     return {
         **_common(read, tied=tied),
         "kv_heads": read.count("num_key_value_heads", read.heads),
@@ -129,17 +106,17 @@ def _grouped(read: _Reader, *, tied: bool = False) -> dict[str, Any]:
     }
 
 
-def _llama(read: _Reader) -> Geometry:
+def _llama(read: Reader) -> Geometry:
     bias = read.flag("attention_bias", False)
     return dense(**_grouped(read), qkv_bias=bias, output_bias=bias)
 
 
-def _mistral(read: _Reader) -> Geometry:
+def _mistral(read: Reader) -> Geometry:
     window = read.optional("sliding_window")
     return dense(**_grouped(read), window=window, is_global=lambda _: window is None)
 
 
-def _mixtral(read: _Reader) -> Geometry:
+def _mixtral(read: Reader) -> Geometry:
     shape = _grouped(read)
     experts, per_token = read.count("num_local_experts"), read.count("num_experts_per_tok")
     ffn = Ffn(shape["hidden"], shape["ffn"], experts=experts, per_token=per_token)
@@ -147,7 +124,7 @@ def _mixtral(read: _Reader) -> Geometry:
     return dense(**{**shape, "ffn": ffn}, window=window, is_global=lambda _: window is None)
 
 
-def _qwen2(read: _Reader) -> Geometry:
+def _qwen2(read: Reader) -> Geometry:
     sliding = read.flag("use_sliding_window", False)
     window = read.optional("sliding_window") if sliding else None
     # The first max_window_layers layers keep full attention.
@@ -160,12 +137,12 @@ def _qwen2(read: _Reader) -> Geometry:
     )
 
 
-def _qwen3(read: _Reader) -> Geometry:
+def _qwen3(read: Reader) -> Geometry:
     shape = _grouped(read)
     return dense(**shape, extra_attention=2 * shape["head_dim"])
 
 
-def _qwen3_moe(read: _Reader) -> Geometry:
+def _qwen3_moe(read: Reader) -> Geometry:
     shape = _grouped(read)
     ffn = Ffn(
         shape["hidden"],
@@ -180,13 +157,16 @@ def _qwen3_moe(read: _Reader) -> Geometry:
     return dense(**{**shape, "ffn": ffn}, extra_attention=2 * shape["head_dim"])
 
 
-def _phi3(read: _Reader) -> Geometry:
+def _phi3(read: Reader) -> Geometry:
     shape = _grouped(read, tied=False)
     window = read.optional("sliding_window")
+    # A window as long as the context never drops a token, and is how the family says that it has none.
+    if window is not None and window >= read.count("max_position_embeddings", 1 << 25):
+        window = None
     return dense(**shape, window=window, is_global=lambda _: window is None)
 
 
-def _pattern(read: _Reader, default: Callable[[int], bool]) -> Callable[[int], bool]:
+def _pattern(read: Reader, default: Callable[[int], bool]) -> Callable[[int], bool]:
     """Which layers are global: by `layer_types` where it is given."""
     kinds = read.config.get("layer_types")
     if kinds is None:
@@ -196,7 +176,7 @@ def _pattern(read: _Reader, default: Callable[[int], bool]) -> Callable[[int], b
     return lambda index: kinds[index] == "full_attention"
 
 
-def _gemma2(read: _Reader) -> Geometry:
+def _gemma2(read: Reader) -> Geometry:
     return dense(
         **_grouped(read, tied=True),
         norms=4,
@@ -205,7 +185,7 @@ def _gemma2(read: _Reader) -> Geometry:
     )
 
 
-def _gemma3(read: _Reader) -> Geometry:
+def _gemma3(read: Reader) -> Geometry:
     shape = _grouped(read, tied=True)
     every = read.count("sliding_window_pattern", 6)
     return dense(
@@ -217,7 +197,7 @@ def _gemma3(read: _Reader) -> Geometry:
     )
 
 
-def _gpt_oss(read: _Reader) -> Geometry:
+def _gpt_oss(read: Reader) -> Geometry:
     shape = _grouped(read)
     experts = read.count("num_local_experts")
     ffn = Ffn(
@@ -238,7 +218,7 @@ def _gpt_oss(read: _Reader) -> Geometry:
     )
 
 
-def _latent(read: _Reader) -> Geometry:
+def _latent(read: Reader) -> Geometry:
     shape = _common(read)
     experts = read.count("n_routed_experts" if "n_routed_experts" in read.config else "num_experts")
     shared = "n_shared_experts" if "n_shared_experts" in read.config else "num_shared_experts"
@@ -264,14 +244,14 @@ def _latent(read: _Reader) -> Geometry:
     )
 
 
-def _kimi_linear(read: _Reader) -> Geometry:
+def _kimi_linear(read: Reader) -> Geometry:
     base = _latent(read)
     linear = read.config.get("linear_attn_config")
     if not isinstance(linear, dict):
         raise ModelConfigError(
             f"{read.name}: linear_attn_config is missing; give the model's complete config.json"
         )
-    inner = _Reader(linear, f"{read.name}: linear_attn_config")
+    inner = Reader(linear, f"{read.name}: linear_attn_config")
     listed = linear.get("full_attn_layers")
     if not isinstance(listed, list) or not all(
         isinstance(i, int) and 1 <= i <= base.layer_count for i in listed
@@ -287,7 +267,7 @@ def _kimi_linear(read: _Reader) -> Geometry:
     )
 
 
-def _opt(read: _Reader) -> Geometry:
+def _opt(read: Reader) -> Geometry:
     shape = _common(read, tied=True)
     if read.config.get("word_embed_proj_dim", shape["hidden"]) != shape["hidden"]:
         raise ModelConfigError(
@@ -301,9 +281,11 @@ def _opt(read: _Reader) -> Geometry:
     )
 
 
-_NESTED = {"gemma3", "mistral3", "kimi_vl"}
+_NESTED = {"gemma3": True, "mistral3": False, "kimi_vl": False, "qwen3_vl": False, "qwen3_vl_moe": False}
+"""Families whose text model is described in `text_config`. True where its embedding is the output head, too,
+unless the file says otherwise."""
 
-_FAMILIES: dict[str, Callable[[_Reader], Geometry]] = {
+_FAMILIES: dict[str, Callable[[Reader], Geometry]] = {
     "deepseek_v2": _latent,
     "deepseek_v3": _latent,
     "gemma2": _gemma2,
@@ -320,4 +302,6 @@ _FAMILIES: dict[str, Callable[[_Reader], Geometry]] = {
     "qwen2": _qwen2,
     "qwen3": _qwen3,
     "qwen3_moe": _qwen3_moe,
+    "qwen3_vl_moe_text": _qwen3_moe,
+    "qwen3_vl_text": _qwen3,
 }

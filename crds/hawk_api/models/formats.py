@@ -17,6 +17,10 @@ class WeightFormat:
 
 
 BFLOAT16 = WeightFormat(Precision.BFLOAT16, 2.0)
+FLOAT8_BLOCKS = WeightFormat(Precision.FLOAT8, 1 + 4 / 128**2)
+"""Blocks of 128x128 with a scale of four bytes, as DeepSeek publishes."""
+MXFP4 = WeightFormat(Precision.FLOAT4, 1 / 2 + 1 / 32)
+"""Groups of 32 with a scale of one byte (OCP Microscaling Formats 1.0)."""
 
 
 def plain(precision: Precision) -> WeightFormat:

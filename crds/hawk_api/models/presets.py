@@ -12,9 +12,8 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from hawk_api.models.build import dense, kimi_linear, latent_attention, learned_positions
-from hawk_api.models.formats import BFLOAT16, LayerFormats, WeightFormat, plain
+from hawk_api.models.formats import BFLOAT16, FLOAT8_BLOCKS, MXFP4, LayerFormats, WeightFormat
 from hawk_api.models.layers import Ffn
-from hawk_api.v1alpha1.enums import Precision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,11 +63,11 @@ def _gpt_oss(name: str, layers: int, experts: int) -> Geometry:
         window=128,
         is_global=_odd,
     )
-    return _stored(made, BFLOAT16, plain(Precision.FLOAT4))
+    return _stored(made, BFLOAT16, MXFP4)
 
 
 def _in_float8(name: str, build: Callable[[str], Geometry]) -> Geometry:
-    return _stored(build(name), plain(Precision.FLOAT8), plain(Precision.FLOAT8))
+    return _stored(build(name), FLOAT8_BLOCKS, FLOAT8_BLOCKS)
 
 
 def _stored(geometry: Geometry, attention: WeightFormat, ffn: WeightFormat) -> Geometry:
@@ -100,6 +99,17 @@ def _kimi_linear(name: str) -> Geometry:
     )
 
 
+_kimi_k2 = partial(
+    latent_attention,
+    layers=61,
+    hidden=7168,
+    heads=64,
+    query_rank=1536,
+    ffn=_moe(7168, 2048, 384, 8, shared=1, router_extra=384),
+    first_dense=1,
+    dense_ffn=18_432,
+    vocabulary=163_840,
+)
 _v3 = partial(
     latent_attention,
     layers=61,
@@ -197,17 +207,7 @@ _TABLE: dict[str, Callable[[str], Geometry]] = {
     ),
     "deepseek-v3": partial(_in_float8, build=_v3),
     "deepseek-r1": partial(_in_float8, build=_v3),
-    "kimi-k2": partial(
-        latent_attention,
-        layers=61,
-        hidden=7168,
-        heads=64,
-        query_rank=1536,
-        ffn=_moe(7168, 2048, 384, 8, shared=1, router_extra=384),
-        first_dense=1,
-        dense_ffn=18_432,
-        vocabulary=163_840,
-    ),
+    "kimi-k2": partial(_in_float8, build=_kimi_k2),
     "kimi-linear-48b-a3b": _kimi_linear,
     # Gemma
     "gemma-2-2b": partial(_gemma2, layers=26, hidden=2304, heads=8, kv_heads=4, head_dim=256, ffn=9216),

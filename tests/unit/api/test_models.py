@@ -315,7 +315,7 @@ def test_a_wrong_value_is_named(value: object) -> None:
         ('{"model_type": "mamba2"}', r"'mamba2' is not known; known are .*llama.*geometry"),
         (json.dumps({**LLAMA_70B, "num_key_value_heads": 7}), "64 query heads are no multiple of 7"),
         (json.dumps({**LLAMA_70B, "num_attention_heads": 60}), "hidden_size 8192 is no multiple"),
-        (" " * (1 << 21), "at most"),
+        (" " * (1 << 24), "at most"),
         ("[" * 100_000, "not JSON"),
     ],
 )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SEPARATE = "hf_quant_config.json"
 MAX_BYTES = 8 << 20
-"""Largest file that is read; a config.json has some kilobytes, a list of quantized modules up to a megabyte."""
+"""Largest file that is read. Real ones have some kilobytes, a list of quantized modules up to a megabyte."""
 
 
 def parse_config(text: str, name: str = "config.json", *, quantization: str | None = None) -> Geometry:

@@ -89,7 +89,7 @@ def _block_scale(read: Reader, key: str) -> float:
         return 0.0
     if len(block) != 2 or not all(isinstance(side, int) and side > 0 for side in block):
         raise ModelConfigError(f"{read.name}: {key} is {block}; it must be two whole numbers from 1 up")
-    return _SINGLE / (block[0] * block[1])
+    return _SINGLE / float(block[0] * block[1])
 
 
 def _mxfp4(read: Reader) -> Quantization:
@@ -122,11 +122,11 @@ def _scheme(name: str, weights: Mapping[str, Any]) -> WeightFormat:
     bits, kind, group = read.count("num_bits", 8), weights.get("type", "int"), read.config.get("group_size")
     if kind == "int":
         return _integers(read, bits, group, zeros=weights.get("symmetric") is False)
-    grouped = isinstance(group, int) and group > 0
+    size = group if isinstance(group, int) and group > 0 else None
     if kind == "float" and bits == 4:
-        return WeightFormat(Precision.FLOAT4, 1 / 2 + 1 / (group if grouped else 16))
+        return WeightFormat(Precision.FLOAT4, 1 / 2 + 1 / (size or 16))
     if kind == "float" and bits == 8:
-        scale = _block_scale(read, "block_structure") or (1 / group if grouped else 0.0)
+        scale = _block_scale(read, "block_structure") or (1 / size if size else 0.0)
         return WeightFormat(Precision.FLOAT8, 1 + scale)
     raise ModelConfigError(f"{read.name}: {bits} bits of type {kind!r}; known are int and float of 4 and 8")
 

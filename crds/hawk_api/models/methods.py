@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hawk_api.models.formats import FLOAT8_BLOCKS, MXFP4, WeightFormat
 from hawk_api.models.quantization import Quantization, name_patterns
-from hawk_api.models.reader import ModelConfigError, Reader
+from hawk_api.models.reader import ConfigReader, ModelConfigError
 from hawk_api.v1alpha1.enums import Precision
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def read_quantization(own: object, separate: object, file: str) -> Quantization:
         name = f"{file}: quantization_config"
         config = _object(own, name)
         inner = config.get("quantization")
-        read = Reader({**config, **inner} if isinstance(inner, dict) else config, name)
+        read = ConfigReader({**config, **inner} if isinstance(inner, dict) else config, name)
         method = read.config.get("quant_method") or ("modelopt" if "quant_algo" in read.config else None)
         if not isinstance(method, str) or method not in _METHODS:
             raise ModelConfigError(
@@ -63,7 +63,7 @@ def read_quantization(own: object, separate: object, file: str) -> Quantization:
         return _METHODS[method](read)
     name = "hf_quant_config.json"
     config = _object(separate, name)
-    return _modelopt(Reader(_object(config.get("quantization", config), f"{name}: quantization"), name))
+    return _modelopt(ConfigReader(_object(config.get("quantization", config), f"{name}: quantization"), name))
 
 
 def _object(value: object, name: str) -> Mapping[str, Any]:
@@ -72,17 +72,17 @@ def _object(value: object, name: str) -> Mapping[str, Any]:
     return value
 
 
-def _kept(read: Reader) -> tuple[re.Pattern[str], ...]:
+def _kept(read: ConfigReader) -> tuple[re.Pattern[str], ...]:
     return name_patterns([*read.listed("modules_to_not_convert"), *read.listed("ignored_layers")])
 
 
-def _fp8(read: Reader) -> Quantization:
+def _fp8(read: ConfigReader) -> Quantization:
     return Quantization(
         WeightFormat(Precision.FLOAT8, 1 + _block_scale(read, "weight_block_size")), ignored=_kept(read)
     )
 
 
-def _block_scale(read: Reader, key: str) -> float:
+def _block_scale(read: ConfigReader, key: str) -> float:
     """Bytes of a block's scale for each weight of it; 0 where there are no blocks."""
     block = read.listed(key)
     if not block:
@@ -92,12 +92,12 @@ def _block_scale(read: Reader, key: str) -> float:
     return _SINGLE / float(block[0] * block[1])
 
 
-def _mxfp4(read: Reader) -> Quantization:
+def _mxfp4(read: ConfigReader) -> Quantization:
     """Routed experts alone."""
     return Quantization(patterns=((_EXPERTS, MXFP4),), ignored=_kept(read))
 
 
-def _integers(read: Reader, bits: int, group: object, *, zeros: bool) -> WeightFormat:
+def _integers(read: ConfigReader, bits: int, group: object, *, zeros: bool) -> WeightFormat:
     """Whole numbers in groups, each with a scale in 16 bits and, if not symmetric, a zero point."""
     if bits not in {4, 8}:
         raise ModelConfigError(f"{read.name}: {bits} bits a weight; known are 4 and 8; {_REMEDY}")
@@ -107,7 +107,7 @@ def _integers(read: Reader, bits: int, group: object, *, zeros: bool) -> WeightF
     return WeightFormat(Precision.INT4 if bits == 4 else Precision.INT8, size)
 
 
-def _groups(read: Reader) -> Quantization:
+def _groups(read: ConfigReader) -> Quantization:
     """AWQ and GPTQ."""
     zeros = read.flag("zero_point", False) or read.config.get("sym") is False
     form = _integers(read, read.count("bits", 4), read.config.get("group_size"), zeros=zeros)
@@ -118,7 +118,7 @@ def _groups(read: Reader) -> Quantization:
 
 def _scheme(name: str, weights: Mapping[str, Any]) -> WeightFormat:
     """A scheme for weights of compressed-tensors."""
-    read = Reader(weights, f"{name}.config_groups.weights")
+    read = ConfigReader(weights, f"{name}.config_groups.weights")
     bits, kind, group = read.count("num_bits", 8), weights.get("type", "int"), read.config.get("group_size")
     if kind == "int":
         return _integers(read, bits, group, zeros=weights.get("symmetric") is False)
@@ -131,14 +131,14 @@ def _scheme(name: str, weights: Mapping[str, Any]) -> WeightFormat:
     raise ModelConfigError(f"{read.name}: {bits} bits of type {kind!r}; known are int and float of 4 and 8")
 
 
-def _compressed_tensors(read: Reader) -> Quantization:
+def _compressed_tensors(read: ConfigReader) -> Quantization:
     default, patterns = None, []
     for group in _object(read.config.get("config_groups"), f"{read.name}.config_groups").values():
         weights = group.get("weights") if isinstance(group, dict) else None
         if not isinstance(weights, dict):
             continue
         form = _scheme(read.name, weights)
-        for target in Reader(group, f"{read.name}.config_groups").listed("targets") or ["Linear"]:
+        for target in ConfigReader(group, f"{read.name}.config_groups").listed("targets") or ["Linear"]:
             if target == "Linear":
                 default = form
             else:
@@ -146,7 +146,7 @@ def _compressed_tensors(read: Reader) -> Quantization:
     return Quantization(default, tuple(patterns), name_patterns(read.listed("ignore")))
 
 
-def _modelopt(read: Reader) -> Quantization:
+def _modelopt(read: ConfigReader) -> Quantization:
     algorithm = read.config.get("quant_algo")
     ignored = name_patterns([*read.listed("exclude_modules"), *read.listed("ignore")])
     if algorithm != "MIXED_PRECISION":
@@ -164,7 +164,7 @@ def _modelopt(read: Reader) -> Quantization:
     return Quantization(None, patterns, ignored)
 
 
-def _algorithm(read: Reader, algorithm: object) -> WeightFormat:
+def _algorithm(read: ConfigReader, algorithm: object) -> WeightFormat:
     if not isinstance(algorithm, str) or algorithm not in _ALGORITHMS:
         known = ", ".join(_ALGORITHMS)
         raise ModelConfigError(
@@ -173,7 +173,7 @@ def _algorithm(read: Reader, algorithm: object) -> WeightFormat:
     return _ALGORITHMS[algorithm]
 
 
-def _bits_and_bytes(read: Reader) -> Quantization:
+def _bits_and_bytes(read: ConfigReader) -> Quantization:
     kept = name_patterns(read.listed("llm_int8_skip_modules"))
     if not read.flag("load_in_4bit", False):
         return Quantization(INT8, ignored=kept)
@@ -182,7 +182,7 @@ def _bits_and_bytes(read: Reader) -> Quantization:
     return Quantization(WeightFormat(Precision.FLOAT4, 1 / 2 + scales), ignored=kept)
 
 
-_METHODS: dict[str, Callable[[Reader], Quantization]] = {
+_METHODS: dict[str, Callable[[ConfigReader], Quantization]] = {
     "awq": _groups,
     "bitsandbytes": _bits_and_bytes,
     "compressed-tensors": _compressed_tensors,

@@ -14,7 +14,7 @@ class ModelConfigError(ValueError):
     """A config.json that can't be understood; the message names the key and the remedy."""
 
 
-class Reader:
+class ConfigReader:
     """Checked access to a config's keys."""
 
     def __init__(self, config: Mapping[str, Any], name: str) -> None:

@@ -184,23 +184,3 @@ def test_any_value_is_read_or_refused_by_its_key(method: str, values: dict[str, 
         said = "quantization_config"
         assert found.weights_bytes() > 0
     assert "quantization_config" in said
-
-
-def test_a_vision_language_model_counts_its_text_part() -> None:
-    text = {**DENSE, "model_type": "qwen3_vl_text"}
-    text.pop("tie_word_embeddings", None)
-    found = read({"model_type": "qwen3_vl", "text_config": text, "vision_config": {"depth": 27}})
-
-    assert found.weights == load_preset("qwen3-8b").weights
-
-
-def test_a_window_as_long_as_the_context_is_none() -> None:
-    phi = {
-        "model_type": "phi3", "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 32064,
-        "max_position_embeddings": 131072, "sliding_window": 262144,
-    }  # fmt: skip
-    whole, windowed = read(phi), read({**phi, "sliding_window": 2047})
-
-    assert whole.kv_bytes_per_token() == 2 * 32 * 3072 * 2
-    assert windowed.kv_bytes(4096) == whole.kv_bytes(2047)

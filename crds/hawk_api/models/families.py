@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hawk_api.models.build import dense, kimi_linear, latent_attention, learned_positions
+from hawk_api.models.hybrids import nemotron_h, qwen3_next, sparse_latent
 from hawk_api.models.layers import Ffn
 from hawk_api.models.reader import ConfigReader, ModelConfigError
 
@@ -212,6 +213,10 @@ def _latent(read: ConfigReader) -> Geometry:
     )
 
 
+def _sparse_latent(read: ConfigReader) -> Geometry:
+    return sparse_latent(read, _latent(read))
+
+
 def _kimi_linear(read: ConfigReader) -> Geometry:
     base = _latent(read)
     linear = read.config.get("linear_attn_config")
@@ -251,9 +256,12 @@ def _opt(read: ConfigReader) -> Geometry:
 
 NESTED = {
     "gemma3": True,
+    "kimi_k25": False,
     "kimi_vl": False,
     "llama4": False,
     "mistral3": False,
+    "qwen3_5": False,
+    "qwen3_5_moe": False,
     "qwen3_vl": False,
     "qwen3_vl_moe": False,
 }
@@ -283,9 +291,11 @@ DEFAULTS: dict[str, dict[str, int]] = {
 FAMILIES: dict[str, Callable[[ConfigReader], Geometry]] = {
     "deepseek_v2": _latent,
     "deepseek_v3": _latent,
+    "deepseek_v32": _sparse_latent,
     "gemma2": _gemma2,
     "gemma3": _gemma3,
     "gemma3_text": _gemma3,
+    "glm_moe_dsa": _sparse_latent,
     "gpt_oss": _gpt_oss,
     "kimi_k2": _latent,
     "kimi_linear": _kimi_linear,
@@ -295,11 +305,15 @@ FAMILIES: dict[str, Callable[[ConfigReader], Geometry]] = {
     "minimax_m2": _minimax_m2,
     "mistral": _mistral,
     "mixtral": _mixtral,
+    "nemotron_h": nemotron_h,
     "opt": _opt,
     "phi3": _phi3,
     "qwen2": _qwen2,
     "qwen3": _qwen3,
+    "qwen3_5_moe_text": qwen3_next,
+    "qwen3_5_text": qwen3_next,
     "qwen3_moe": _qwen3_moe,
+    "qwen3_next": qwen3_next,
     "qwen3_vl_moe_text": _qwen3_moe,
     "qwen3_vl_text": _qwen3,
 }

@@ -6,7 +6,7 @@ type of its own and is in bytes. Parameter counts include biases and norms.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hawk_api.v1alpha1.enums import AttentionKind
 
@@ -31,6 +31,10 @@ class Attention:
     """Sliding: the tokens that are kept."""
     reads: int | None = None
     """Sparse: the entries that one step reads; all are kept."""
+    index_bytes: int = 0
+    """Bytes of a token's key in the index that chooses these entries; a step reads all of them."""
+    index_work_per_pair: int = 0
+    """Operations of the index for one query token and one earlier token."""
     state_bytes: int = 0
     """Linear: bytes of state, whatever the context."""
     work_per_pair: int = 0
@@ -41,15 +45,17 @@ class Attention:
 
     def kept(self, element_bytes: int) -> tuple[Span, ...]:
         """Bytes that a sequence keeps for each token. A state comes on top of them."""
-        return _span(self.elements_per_token * element_bytes, self.window)
+        return _span(self.elements_per_token * element_bytes + self.index_bytes, self.window)
 
     def read(self, element_bytes: int) -> tuple[Span, ...]:
         """Bytes that a decode step reads for each token of the context. A state comes on top of them."""
-        return _span(self.elements_per_token * element_bytes, self._seen)
+        chosen = _span(self.elements_per_token * element_bytes, self._seen)
+        return chosen + _span(self.index_bytes, self.window)
 
     def work(self, *, decode: bool) -> tuple[Span, ...]:
         """Operations of one query token for each token that it may attend to."""
-        return _span(self.decode_work_per_pair if decode else self.work_per_pair, self._seen)
+        attended = _span(self.decode_work_per_pair if decode else self.work_per_pair, self._seen)
+        return attended + _span(self.index_work_per_pair, self.window)
 
     @property
     def _seen(self) -> int | None:
@@ -210,3 +216,42 @@ def delta_attention(hidden: int, heads: int, head_dim: int, convolution: int) ->
     parameters += hidden * heads + heads + width + head_dim
     state = heads * head_dim * head_dim * 4 + 3 * width * (convolution - 1) * 2
     return recurrent(state, parameters)
+
+
+def gated_delta(
+    hidden: int, *, key_heads: int, key_dim: int, value_heads: int, value_dim: int, convolution: int
+) -> Attention:
+    """Gated DeltaNet: a float32 matrix a value head, and the tail of one short convolution in 16 bits."""
+    values = value_heads * value_dim
+    mixed = 2 * key_heads * key_dim + values
+    projections = hidden * (mixed + values + 2 * value_heads) + values * hidden
+    state = value_heads * key_dim * value_dim * 4 + mixed * (convolution - 1) * 2
+    return recurrent(state, projections + mixed * convolution + 2 * value_heads + value_dim)
+
+
+def mamba2(
+    hidden: int, *, heads: int, head_dim: int, groups: int, state: int, convolution: int, element_bytes: int
+) -> Attention:
+    """Mamba 2: a matrix of head dimension by state a head, and the tail of a short convolution in 16 bits."""
+    inner = heads * head_dim
+    mixed = inner + 2 * groups * state
+    projections = hidden * (inner + mixed + heads) + inner * hidden
+    kept = inner * state * element_bytes + mixed * (convolution - 1) * 2
+    return recurrent(kept, projections + mixed * (convolution + 1) + 3 * heads + inner)
+
+
+def indexed(
+    attention: Attention, hidden: int, query_rank: int, *, heads: int, width: int, reads: int
+) -> Attention:
+    """Attention that reads the `reads` tokens which an index of `heads` heads of `width` elements chooses.
+
+    The index keeps one key a token, in 8 bits with a scale of four bytes (DeepSeek sparse attention).
+    """
+    projections = query_rank * heads * width + hidden * width + 2 * width + hidden * heads
+    return replace(
+        attention,
+        parameters=attention.parameters + projections,
+        reads=reads,
+        index_bytes=width + 4,
+        index_work_per_pair=2 * heads * width,
+    )

@@ -7,28 +7,116 @@ from typing import Any
 
 import pytest
 
-from hawk_api.models import Geometry, load_preset, parse_config
+from hawk_api.models import Geometry, ModelConfigError, load_preset, parse_config
 from tests.unit.api.test_models import CONFIGS
 
 LLAMA4 = {
-    "model_type": "llama4_text", "hidden_size": 5120, "intermediate_size": 8192, "num_hidden_layers": 48,
-    "intermediate_size_mlp": 16384, "num_attention_heads": 40, "num_key_value_heads": 8, "vocab_size": 202048,
-    "num_experts_per_tok": 1, "attention_chunk_size": 8192,
-}  # fmt: skip
+    "model_type": "llama4_text",
+    "hidden_size": 5120,
+    "intermediate_size": 8192,
+    "num_hidden_layers": 48,
+    "intermediate_size_mlp": 16384,
+    "num_attention_heads": 40,
+    "num_key_value_heads": 8,
+    "vocab_size": 202048,
+    "num_experts_per_tok": 1,
+    "attention_chunk_size": 8192,
+}
 MINIMAX_M2 = {
-    "model_type": "minimax_m2", "hidden_size": 3072, "intermediate_size": 1536, "num_hidden_layers": 62,
-    "num_attention_heads": 48, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 200064,
-    "num_local_experts": 256, "num_experts_per_tok": 8,
-}  # fmt: skip
+    "model_type": "minimax_m2",
+    "hidden_size": 3072,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 62,
+    "num_attention_heads": 48,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "vocab_size": 200064,
+    "num_local_experts": 256,
+    "num_experts_per_tok": 8,
+}
 GEMMA3_12B = {
-    "model_type": "gemma3_text", "hidden_size": 3840, "intermediate_size": 15360, "num_hidden_layers": 48,
-    "num_attention_heads": 16, "num_key_value_heads": 8, "sliding_window": 1024,
-}  # fmt: skip
+    "model_type": "gemma3_text",
+    "hidden_size": 3840,
+    "intermediate_size": 15360,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "sliding_window": 1024,
+}
 PHI3 = {
-    "model_type": "phi3", "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 32,
-    "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 32064,
-    "max_position_embeddings": 131072, "sliding_window": 262144,
-}  # fmt: skip
+    "model_type": "phi3",
+    "hidden_size": 3072,
+    "intermediate_size": 8192,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 32,
+    "vocab_size": 32064,
+    "max_position_embeddings": 131072,
+    "sliding_window": 262144,
+}
+
+
+DSA = {
+    "model_type": "glm_moe_dsa",
+    "hidden_size": 6144,
+    "intermediate_size": 12288,
+    "moe_intermediate_size": 2048,
+    "num_hidden_layers": 78,
+    "num_attention_heads": 64,
+    "q_lora_rank": 2048,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 192,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 256,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 8,
+    "first_k_dense_replace": 3,
+    "vocab_size": 154880,
+    "index_n_heads": 32,
+    "index_head_dim": 128,
+    "index_topk": 2048,
+}
+QWEN35 = {
+    "model_type": "qwen3_5_moe_text",
+    "hidden_size": 2048,
+    "moe_intermediate_size": 512,
+    "num_experts": 256,
+    "num_experts_per_tok": 8,
+    "shared_expert_intermediate_size": 512,
+    "num_hidden_layers": 40,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 2,
+    "head_dim": 256,
+    "vocab_size": 248320,
+    "linear_num_key_heads": 16,
+    "linear_key_head_dim": 128,
+    "linear_num_value_heads": 32,
+    "linear_value_head_dim": 128,
+    "linear_conv_kernel_dim": 4,
+    "full_attention_interval": 4,
+}
+NEMOTRON = {
+    "model_type": "nemotron_h",
+    "hidden_size": 2688,
+    "intermediate_size": 1856,
+    "num_hidden_layers": 52,
+    "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+    "num_attention_heads": 32,
+    "num_key_value_heads": 2,
+    "head_dim": 128,
+    "mamba_num_heads": 64,
+    "mamba_head_dim": 64,
+    "n_groups": 8,
+    "ssm_state_size": 128,
+    "conv_kernel": 4,
+    "mamba_ssm_cache_dtype": "float32",
+    "moe_intermediate_size": 1856,
+    "n_routed_experts": 128,
+    "num_experts_per_tok": 6,
+    "moe_shared_expert_intermediate_size": 3712,
+    "vocab_size": 131072,
+}
 
 
 def read(config: dict[str, Any]) -> Geometry:
@@ -43,6 +131,7 @@ def read(config: dict[str, Any]) -> Geometry:
         (MINIMAX_M2, 228.69, 62 * 4096),
         (GEMMA3_12B, 11.77, 48 * 2 * 8 * 256 * 2),
         (PHI3, 3.82, 32 * 2 * 3072 * 2),
+        (DSA, 743.91, 78 * (576 * 2 + 132)),
     ],
 )
 def test_parameters_are_the_published_ones(config: dict[str, Any], billions: float, kv_bytes: int) -> None:
@@ -51,6 +140,58 @@ def test_parameters_are_the_published_ones(config: dict[str, Any], billions: flo
 
     assert found.weights.total / 1e9 == pytest.approx(billions, abs=0.006)
     assert found.kv_bytes(1000) == 1000 * kv_bytes
+
+
+@pytest.mark.parametrize(
+    ("config", "billions", "kv_bytes", "state_bytes"),
+    [
+        (QWEN35, 34.66, 10 * 2 * 2 * 256 * 2, 30 * (32 * 128 * 128 * 4 + (2 * 16 + 32) * 128 * 3 * 2)),
+        (NEMOTRON, 31.58, 6 * 2 * 2 * 128 * 2, 23 * (4096 * 128 * 4 + (4096 + 2 * 8 * 128) * 3 * 2)),
+    ],
+)
+def test_states_come_on_top_of_the_kv_of_attention(
+    config: dict[str, Any], billions: float, kv_bytes: int, state_bytes: int
+) -> None:
+    found = read(config)
+
+    assert found.weights.total / 1e9 == pytest.approx(billions, abs=0.006)
+    assert found.kv_bytes(1000) == 1000 * kv_bytes + state_bytes
+
+
+def test_an_index_is_read_whole_and_the_latents_that_it_chooses_alone() -> None:
+    found, dense = read(DSA), read({**DSA, "model_type": "deepseek_v3"})
+
+    for layer in found.layers:
+        assert layer.attention.read_bytes(100_000, 2) == 2048 * 576 * 2 + 100_000 * 132
+    assert found.kv_bytes(100_000) == dense.kv_bytes(100_000) + 78 * 100_000 * 132
+    assert found.attention_flops(100_000) < dense.attention_flops(100_000) / 5
+
+
+def test_layers_that_share_an_index_have_none_of_their_own() -> None:
+    kinds = ["full", "shared"] * 39
+    found = read({**DSA, "indexer_types": kinds})
+
+    assert found.kv_bytes(1000) == 1000 * (78 * 576 * 2 + 39 * 132)
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({**DSA, "indexer_types": ["full"]}, "indexer_types must list num_hidden_layers entries"),
+        ({**DSA, "indexer_types": ["none"] * 78}, "indexer_types has 'none'; known are full, shared"),
+        ({**DSA, "index_topk": None}, "index_topk is missing"),
+        ({**QWEN35, "layer_types": ["mamba"] * 40}, "layer_types has 'mamba'; known are full_attention"),
+        ({**QWEN35, "layer_types": ["full_attention"]}, "layer_types must list num_hidden_layers entries"),
+        ({**QWEN35, "shared_expert_intermediate_size": 500}, "500 is no multiple of an expert's 512"),
+        ({**QWEN35, "mlp_only_layers": [1]}, "mlp_only_layers"),
+        ({**NEMOTRON, "hybrid_override_pattern": "M"}, "must have a letter"),
+        ({**NEMOTRON, "hybrid_override_pattern": "?" * 52}, "hybrid_override_pattern has '\\?'"),
+        ({**NEMOTRON, "moe_latent_size": 1024}, "moe_latent_size"),
+    ],
+)
+def test_a_layer_that_is_not_known_is_refused_by_its_key(config: dict[str, Any], says: str) -> None:
+    with pytest.raises(ModelConfigError, match=says):
+        read(config)
 
 
 def test_chunked_layers_keep_a_chunk_at_most() -> None:

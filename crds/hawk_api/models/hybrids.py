@@ -64,34 +64,35 @@ def _experts_of_qwen(read: ConfigReader, hidden: int, experts: int) -> Ffn:
 
 
 def nemotron_h(read: ConfigReader) -> Geometry:
-    """Nemotron-H and Nemotron 3: every layer is a state (M), attention (*), a network (-) or experts (E)."""
-    if read.config.get("moe_latent_size") is not None:
-        raise ModelConfigError(
-            f"{read.name}: moe_latent_size: experts in a latent space aren't read; {_REMEDY}"
-        )
-    pattern = read.config.get("hybrid_override_pattern")
-    if not isinstance(pattern, str) or len(pattern) != read.count("num_hidden_layers"):
-        raise ModelConfigError(
-            f"{read.name}: hybrid_override_pattern must have a letter for each layer; correct it"
-        )
+    """Nemotron-H and Nemotron 3: every layer is a state, attention, a dense network, or experts."""
     hidden = read.count("hidden_size")
-    nothing, none = recurrent(0, 0), Ffn(hidden, 0)
+    none = Ffn(hidden, 0)
     parts: dict[str, tuple[Attention, Ffn]] = {}
-    for letter in sorted(set(pattern)):
-        if letter == "M":
-            parts[letter] = (_mamba(read, hidden), none)
-        elif letter == "*":
-            attention = grouped_query(
-                hidden, read.heads, read.count("num_key_value_heads"), read.count("head_dim")
-            )
-            parts[letter] = (attention, none)
-        elif letter == "-":
-            parts[letter] = (nothing, Ffn(hidden, read.count("intermediate_size"), matrices=2))
-        elif letter == "E":
-            parts[letter] = (nothing, _experts_of_nemotron(read, hidden))
+    kinds = _kinds_of_nemotron(read)
+    for kind in set(kinds):
+        if kind == "mamba":
+            parts[kind] = (_mamba(read, hidden), none)
+        elif kind == "attention":
+            width = read.optional("head_dim") or read.count("attention_head_dim")
+            parts[kind] = (grouped_query(hidden, read.heads, read.count("num_key_value_heads"), width), none)
+        elif kind == "mlp":
+            parts[kind] = (recurrent(0, 0), Ffn(hidden, read.count("intermediate_size"), matrices=2))
         else:
-            raise ModelConfigError(f"{read.name}: hybrid_override_pattern has {letter!r}; {_REMEDY}")
-    return _of_layers(read, [Layer(*parts[letter], hidden) for letter in pattern])
+            parts[kind] = (recurrent(0, 0), _experts_of_nemotron(read, hidden))
+    return _of_layers(read, [Layer(*parts[kind], hidden) for kind in kinds])
+
+
+def _kinds_of_nemotron(read: ConfigReader) -> list[str]:
+    """The kind of each layer: a word in newer files, a letter in older ones."""
+    letters = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+    key = "layers_block_type" if read.config.get("layers_block_type") else "hybrid_override_pattern"
+    listed = read.config.get(key)
+    if not isinstance(listed, str | list) or len(listed) != read.count("num_hidden_layers", len(listed)):
+        raise ModelConfigError(f"{read.name}: {key} must have one entry for each layer; correct it")
+    kinds = [letters.get(str(one), str(one)) for one in listed]
+    if unknown := sorted(set(kinds) - set(letters.values())):
+        raise ModelConfigError(f"{read.name}: {key} has {unknown[0]!r}, which is not known; {_REMEDY}")
+    return kinds
 
 
 def _mamba(read: ConfigReader, hidden: int) -> Attention:
@@ -116,6 +117,7 @@ def _experts_of_nemotron(read: ConfigReader, hidden: int) -> Ffn:
         per_token=read.count("num_experts_per_tok"),
         shared=_multiple(read, "moe_shared_expert_intermediate_size", width),
         router_extra=experts,
+        latent=read.optional("moe_latent_size") or 0,
     )
 
 
@@ -164,7 +166,7 @@ def _known(read: ConfigReader, key: str, kinds: dict[str, Attention], kind: obje
 
 
 def _of_layers(read: ConfigReader, layers: list[Layer]) -> Geometry:
-    if len(layers) != read.count("num_hidden_layers"):
+    if len(layers) != read.count("num_hidden_layers", len(layers)):
         raise ModelConfigError(f"{read.name}: layer_types must list num_hidden_layers entries; correct it")
     hidden = read.count("hidden_size")
     return Geometry(

@@ -100,17 +100,22 @@ class Ffn:
     biased: bool = False
     router_extra: int = 0
     """Parameters of the router beyond its matrix."""
+    latent: int = 0
+    """Width of the latent that routed experts work on; 0 where they work on the hidden width."""
 
     @property
     def expert_parameters(self) -> int:
         """Weights of the dense network or of one routed expert."""
-        biases = (self.matrices - 1) * self.width + self.hidden if self.biased else 0
-        return self.matrices * self.hidden * self.width + biases
+        return self._network(self.latent or self.hidden)
 
     @property
     def shared_parameters(self) -> int:
-        """Weights of the shared experts."""
-        return self.shared * self.expert_parameters
+        """Weights of the shared experts, and of the projections to the latent and back."""
+        return self.shared * self._network(self.hidden) + 2 * self.hidden * self.latent
+
+    def _network(self, hidden: int) -> int:
+        biases = (self.matrices - 1) * self.width + hidden if self.biased else 0
+        return self.matrices * hidden * self.width + biases
 
     @property
     def resident(self) -> int:

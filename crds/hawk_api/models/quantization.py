@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 
 _WRAPPERS = re.compile(r"^(?:(?:model|language_model|backbone|transformer)\.)+")
 """The part before a layer's name differs between wrappers; names are compared without it."""
+_MIXED_EXPERTS = re.compile(r"\bmixer(?=\.(?:experts|shared_experts)\b)")
+_MIXED = re.compile(r"\b(?:linear_attn|mixer)\b")
+"""Names that hybrids have for parts of a layer, which stand in the place of attention or of the network."""
+_STATE = ("in_proj", "in_proj_qkv", "in_proj_z", "out_proj")
 _LATENT = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj")
 _GROUPED = ("q_proj", "k_proj", "v_proj", "o_proj")
+_MATRICES = {AttentionKind.MLA: _LATENT, AttentionKind.LINEAR: _STATE}
 _FFN = ("gate_proj", "up_proj", "down_proj")
 """Matrices of each part of a layer, by the names that checkpoints have for them."""
 
@@ -63,7 +68,7 @@ def _expression(name: str) -> str:
     if name.startswith("re:"):
         # Written for whole names; here they are compared without what stands before `layers`.
         return rf".*?(?:{name.removeprefix('re:').removeprefix('^').replace('model.', '', 1)})"
-    bare = _WRAPPERS.sub("", name)
+    bare = _MIXED.sub("self_attn", _MIXED_EXPERTS.sub("mlp", _WRAPPERS.sub("", name)))
     if "*" in bare:
         return translate(bare).removesuffix(r"\Z").removesuffix(r"\z") + r"(?:\..*)?$"
     anywhere = "" if bare.startswith("layers.") else r"(?:.*\.)?"
@@ -84,10 +89,9 @@ def layer_formats(layers: Iterable[Layer], quantization: Quantization) -> tuple[
     formats = []
     for index, layer in enumerate(layers):
         name = f"layers.{index}"
-        latent = layer.attention.kind is AttentionKind.MLA
         formats.append(
             LayerFormats(
-                attention=part(f"{name}.self_attn", _LATENT if latent else _GROUPED),
+                attention=part(f"{name}.self_attn", _MATRICES.get(layer.attention.kind, _GROUPED)),
                 ffn=part(f"{name}.mlp.shared_experts" if layer.ffn.experts else f"{name}.mlp", _FFN),
                 experts=part(f"{name}.mlp.experts.0", _FFN),
             )

@@ -158,6 +158,38 @@ def test_states_come_on_top_of_the_kv_of_attention(
     assert found.kv_bytes(1000) == 1000 * kv_bytes + state_bytes
 
 
+def test_words_for_layers_say_what_letters_do() -> None:
+    words = {"M": "mamba", "*": "attention", "E": "moe"}
+    pattern = str(NEMOTRON["hybrid_override_pattern"])
+
+    assert (
+        read({**NEMOTRON, "layers_block_type": [words[one] for one in pattern]}).layers
+        == read(NEMOTRON).layers
+    )
+
+
+def test_experts_in_a_latent_are_smaller_and_shared_ones_are_not() -> None:
+    """Nemotron 3 Super, as published: 120.6 billion parameters, 12.7 of them active."""
+    pattern = "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME"
+    found = read(
+        {
+            **NEMOTRON,
+            "hidden_size": 4096,
+            "mamba_num_heads": 128,
+            "num_hidden_layers": 88,
+            "hybrid_override_pattern": pattern,
+            "moe_intermediate_size": 2688,
+            "moe_latent_size": 1024,
+            "moe_shared_expert_intermediate_size": 5376,
+            "n_routed_experts": 512,
+            "num_experts_per_tok": 22,
+        }
+    )
+
+    assert found.weights.total / 1e9 == pytest.approx(120.6, rel=0.01)
+    assert found.weights.active / 1e9 == pytest.approx(12.7, rel=0.03)
+
+
 def test_an_index_is_read_whole_and_the_latents_that_it_chooses_alone() -> None:
     found, dense = read(DSA), read({**DSA, "model_type": "deepseek_v3"})
 
@@ -184,9 +216,9 @@ def test_layers_that_share_an_index_have_none_of_their_own() -> None:
         ({**QWEN35, "layer_types": ["full_attention"]}, "layer_types must list num_hidden_layers entries"),
         ({**QWEN35, "shared_expert_intermediate_size": 500}, "500 is no multiple of an expert's 512"),
         ({**QWEN35, "mlp_only_layers": [1]}, "mlp_only_layers"),
-        ({**NEMOTRON, "hybrid_override_pattern": "M"}, "must have a letter"),
+        ({**NEMOTRON, "hybrid_override_pattern": "M"}, "must have one entry for each layer"),
         ({**NEMOTRON, "hybrid_override_pattern": "?" * 52}, "hybrid_override_pattern has '\\?'"),
-        ({**NEMOTRON, "moe_latent_size": 1024}, "moe_latent_size"),
+        ({**NEMOTRON, "layers_block_type": ["conv"] * 52}, "layers_block_type has 'conv'"),
     ],
 )
 def test_a_layer_that_is_not_known_is_refused_by_its_key(config: dict[str, Any], says: str) -> None:

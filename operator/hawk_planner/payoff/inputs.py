@@ -88,7 +88,12 @@ class PipelineInputs:
 
     tokens: int = _asked(32_768, "Prompt length, tokens.")
     chunk_layers: int = _asked(16, "Layers per chunk.")
-    compute_ms_per_chunk: float = _asked(18.2, "Compute time per chunk, ms.")
+    compute_ms_per_chunk: float | None = _asked(
+        None, "Compute time per chunk, ms; instead of --prefill-tflops."
+    )
+    prefill_tflops: float = _asked(
+        4747.0, "Arithmetic that prefill reaches, TFLOP/s; the default is 60% of 8 H100."
+    )
     rails: int = _asked(1, "Network ports per request.")
     link_gbps: float = _asked(400.0, LINK)
     overhead_us_per_chunk: float = _asked(0.0, "Time to post and detect a chunk, us.")

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hawk_api.catalogue import shipped
+from hawk_api.models import load_preset
 from hawk_planner.payoff.inputs import AfdInputs, PdInputs, PipelineInputs, TdInputs
 
 from .cli import answered, runner
@@ -130,6 +131,18 @@ def test_pipeline(capsys: pytest.CaptureFixture[str], rails: int, exposed: float
     assert found["exposed_ms"] == pytest.approx(exposed, abs=6e-3)
     assert found["resident_share"] == pytest.approx(resident)
     assert found["transfer_ms"] == pytest.approx(214.748 / rails, abs=1e-3)
+
+
+@pytest.mark.parametrize("model", ["llama-3.3-70b", "qwen3-8b"])
+def test_a_chunk_takes_its_share_of_the_model_s_own_prefill(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("payoff", "pipeline", "--model", model, "--prefill-tflops", "1000", "--tokens", "8192")
+    coarse = answered(runner(capsys), *words, "--chunk-layers", "4")
+    fine = answered(runner(capsys), *words, "--chunk-layers", "1")
+
+    assert coarse["compute_ms_per_chunk"] == pytest.approx(4 * fine["compute_ms_per_chunk"])
+    assert coarse["compute_ms"] == pytest.approx(load_preset(model).prefill_flops(8192) / 1e12)
 
 
 def test_published(capsys: pytest.CaptureFixture[str]) -> None:

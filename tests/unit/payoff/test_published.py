@@ -58,6 +58,9 @@ def test_derived_value(figure: str, low: float, high: float, tolerance: float) -
                 "decode intensity, batch 1",
                 "decode MFU, H100",
                 "decode MFU, NPU",
+                "TTFT, split without translation",
+                "resident when prefill ends",
+                "exposed transfer, 16-layer chunks",
             },
         ),
         (
@@ -73,6 +76,12 @@ def test_derived_value(figure: str, low: float, high: float, tolerance: float) -
                 "price of bandwidth, H100",
                 "price of bandwidth, NPU",
                 "its ratio",
+                "transfer on one 400G port",
+                "added ITL",
+                "added TTFT, without translation",
+                "saved energy, as a factor",
+                "saved cost, as a factor",
+                "saved cost",
             },
         ),
     ],
@@ -92,6 +101,12 @@ def test_published_energy_is_its_own_baseline_over_a_factor() -> None:
     row = ROWS["energy, 2 H100 + 6 NPU"]
     assert row.published[0] == pytest.approx(13.59 / 1.26, rel=1e-3)
     assert row.derived == (pytest.approx(2510 / 548), pytest.approx(2510 / 548))
+
+
+def test_exposed_and_resident_are_those_of_one_port() -> None:
+    assert ROWS["exposed transfer, 16-layer chunks"].derived == (pytest.approx(141.95, abs=0.01),) * 2
+    assert ROWS["resident when prefill ends"].derived == (pytest.approx(20),) * 2
+    assert ROWS["TTFT, split without translation"].derived == (pytest.approx(1385.5, abs=0.1),) * 2
 
 
 def test_a_range_agrees_where_it_overlaps() -> None:

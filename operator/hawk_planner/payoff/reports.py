@@ -239,15 +239,16 @@ def _acceptance(inputs: TdInputs) -> float | None:
 def report_pipeline(geometry: Geometry, inputs: PipelineInputs) -> Report:
     """Return the timeline of a prefill's chunks. `transfer_ms` is of the whole cache over all rails."""
     layers = geometry.kv_bytes_by_layer(checks.whole("tokens", inputs.tokens), inputs.kv_dtype)
-    compute_ms = inputs.compute_ms_per_chunk
-    if compute_ms is None:
+    if inputs.compute_ms_per_chunk is not None:
+        compute_seconds = inputs.compute_ms_per_chunk / 1e3
+    else:
         flops = checks.positive("prefill arithmetic", inputs.prefill_tflops) * 1e12
         share = checks.whole("chunk layers", inputs.chunk_layers) / geometry.layer_count
-        compute_ms = _ms(geometry.prefill_flops(inputs.tokens) * share / flops)
+        compute_seconds = geometry.prefill_flops(inputs.tokens) * share / flops
     timeline = chunk_timeline(
         layers,
         chunk_layers=inputs.chunk_layers,
-        compute_seconds_per_chunk=compute_ms / 1e3,
+        compute_seconds_per_chunk=compute_seconds,
         rail_bytes_per_second=checks.gbps("link bandwidth", inputs.link_gbps),
         rails=inputs.rails,
         overhead_seconds_per_chunk=inputs.overhead_us_per_chunk / 1e6,
@@ -256,7 +257,7 @@ def report_pipeline(geometry: Geometry, inputs: PipelineInputs) -> Report:
     return {
         "model": geometry.name,
         **vars(inputs),
-        "compute_ms_per_chunk": compute_ms,
+        "compute_ms_per_chunk": _ms(compute_seconds),
         "kv_bytes": sum(layers),
         "chunks": len(timeline.chunks),
         "chunk_bytes": first.nbytes,

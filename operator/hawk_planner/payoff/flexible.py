@@ -34,7 +34,7 @@ def flexible(scenario: Scenario, part: DeclaredGroup) -> Candidate:
             ServingMode.FLEXIBLE,
             title,
             f"{device.name}.startup isn't known: a change of role costs a start; "
-            f"add it to the class or pass --set {device.name}.startup=SECONDS",
+            f"add it to the class or pass --set {device.name}.startup=2m, for two minutes",
         )
     tried = [found for replica in sizes(part, scenario) if (found := _flexible(scenario, title, replica))]
     return min(tried, key=cheapest_first) if tried else miss(ServingMode.FLEXIBLE, title, "weights don't fit")

@@ -34,17 +34,24 @@ def parse_sweeps(texts: Iterable[str], inputs: object, aliases: dict[str, str]) 
 
 def _values(text: str, values: str) -> list[float]:
     try:
-        if ":" in values:
-            low, high, count = values.split(":")
-            return _range(float(low), float(high), int(count))
-        return [float(value) for value in values.split(",")]
+        if ":" not in values:
+            return [float(value) for value in values.split(",")]
+        low, high, count = values.split(":")
+        ends, points = (float(low), float(high)), int(count)
     except ValueError:
         raise InputError("--sweep", f"{text} has no list of numbers", HELP) from None
+    if points < 2:
+        raise InputError("--sweep", f"{text} has fewer than two points", HELP)
+    _limit(points)
+    return _range(*ends, points)
+
+
+def _limit(points: int) -> None:
+    if points > MOST_POINTS:
+        raise InputError("--sweep", f"{points} combinations", f"keep to {MOST_POINTS}")
 
 
 def _range(low: float, high: float, count: int) -> list[float]:
-    if count < 2:
-        raise ValueError
     if low > 0 and high > 0:
         return [low * (high / low) ** (step / (count - 1)) for step in range(count)]
     return [low + (high - low) * step / (count - 1) for step in range(count)]
@@ -57,8 +64,7 @@ def sweep_inputs(
     points = 1
     for each in values.values():
         points *= len(each)
-    if points > MOST_POINTS:
-        raise InputError("--sweep", f"{points} combinations", f"keep to {MOST_POINTS}")
+    _limit(points)
     rows = []
     for combination in product(*values.values()):
         changes = {

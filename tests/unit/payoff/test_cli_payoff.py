@@ -145,6 +145,17 @@ def test_a_chunk_takes_its_share_of_the_model_s_own_prefill(
     assert coarse["compute_ms"] == pytest.approx(load_preset(model).prefill_flops(8192) / 1e12)
 
 
+@pytest.mark.parametrize("sweeps", [["tokens=1:100000000:100000000"], ["tokens=1:1000:101", "rails=1:4:100"]])
+def test_a_sweep_of_too_many_points_is_refused_before_it_is_made(
+    sweeps: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [word for sweep in sweeps for word in ("--sweep", sweep)]
+    code, _, err = runner(capsys)("payoff", "pipeline", "--model", "qwen3-8b", *words)
+
+    assert code == 2
+    assert "combinations; keep to 10000" in err
+
+
 def test_published(capsys: pytest.CaptureFixture[str]) -> None:
     figures = {row["figure"]: row for row in answered(runner(capsys), "payoff", "published")["figures"]}
     row = figures["energy, 2 H100 + 6 NPU"]

@@ -114,4 +114,6 @@ def chunk_timeline(
 def _part(chunk: TimedChunk, now: float) -> float:
     """Return the bytes of `chunk` that have crossed by `now`."""
     span = chunk.transfer_end - chunk.transfer_start
+    if span <= 0:  # shorter than the clock of the whole timeline can tell
+        return chunk.nbytes if now >= chunk.transfer_end else 0.0
     return chunk.nbytes * min(1.0, max(0.0, (now - chunk.transfer_start) / span))

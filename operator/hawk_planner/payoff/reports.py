@@ -109,7 +109,7 @@ def report_afd(geometry: Geometry, inputs: AfdInputs) -> Report:
             destinations=destinations,
         )
     )
-    request = work.kv_bytes(inputs.context_tokens)
+    request = work.kv_bytes(checks.whole("context tokens", inputs.context_tokens))
     report: Report = {
         "model": geometry.name,
         **vars(inputs),
@@ -242,7 +242,7 @@ def report_pipeline(geometry: Geometry, inputs: PipelineInputs) -> Report:
     if inputs.compute_ms_per_chunk is not None:
         compute_seconds = inputs.compute_ms_per_chunk / 1e3
     else:
-        flops = checks.positive("prefill arithmetic", inputs.prefill_tflops) * 1e12
+        flops = checks.positive("prefill tflops", inputs.prefill_tflops) * 1e12
         share = checks.whole("chunk layers", inputs.chunk_layers) / geometry.layer_count
         compute_seconds = geometry.prefill_flops(inputs.tokens) * share / flops
     timeline = chunk_timeline(

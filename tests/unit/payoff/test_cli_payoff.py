@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from hawk_api.catalogue import shipped
 from hawk_api.models import load_preset
@@ -313,20 +311,28 @@ NUMERIC = {
 }
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    asked=st.sampled_from(
-        [(words, one.name) for kind, words in NUMERIC.items() for one in fields(kind)]
-    ).filter(lambda asked: asked[1] not in {"kv_dtype", "first_token"}),
-    value=st.sampled_from(["nan", "inf", "-inf", "0", "-1", "1e300", "1e-300", f"1{'0' * 400}"])
-    | st.integers(-30, 30).map(lambda power: f"1e{power}")
-    | st.integers(0, 30).map(lambda power: str(10**power)),
+EXTREMES = ["nan", "0", "-1", "1e-12", "1e300"]
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (words, one.name)
+        for kind, words in NUMERIC.items()
+        for one in fields(kind)
+        if one.name not in {"kv_dtype", "first_token"}
+    ],
 )
 def test_any_number_is_answered_or_refused(
-    capsys: pytest.CaptureFixture[str], asked: tuple[tuple[str, ...], str], value: str
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], name: str
 ) -> None:
-    words, name = asked
-    option = "--" + name.replace("_", "-")
+    for value in EXTREMES:
+        answered_or_refused(capsys, words, "--" + name.replace("_", "-"), value)
+
+
+def answered_or_refused(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], option: str, value: str
+) -> None:
     code, out, err = runner(capsys)(*words, f"{option}={value}")
     if code == 0:
         assert out

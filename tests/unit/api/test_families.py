@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hawk_api.models import Geometry, ModelConfigError, load_preset, parse_config
 from tests.unit.api.test_models import CONFIGS
@@ -250,3 +252,41 @@ def test_a_vision_language_model_counts_its_text_part() -> None:
     found = read({"model_type": "qwen3_vl", "text_config": text, "vision_config": {"depth": 27}})
 
     assert found.weights == load_preset("qwen3-8b").weights
+
+
+EVERY = [
+    *CONFIGS.values(),
+    LLAMA4 | {"num_local_experts": 16},
+    MINIMAX_M2,
+    GEMMA3_12B,
+    PHI3,
+    DSA,
+    QWEN35,
+    NEMOTRON,
+]
+OPTIONAL = [
+    "layer_types",
+    "indexer_types",
+    "sliding_window",
+    "layers_block_type",
+    "moe_latent_size",
+    "text_config",
+]
+
+
+@given(
+    st.sampled_from(EVERY).flatmap(
+        lambda config: st.tuples(st.just(config), st.sampled_from([*config, *OPTIONAL]))
+    ),
+    st.sampled_from([None, 0, -1, 3, 1.5, True, "x", "M" * 52, [], [1], [None] * 48, {}, {"a": 1}, 10**30]),
+)
+def test_any_value_of_any_key_is_read_or_refused(at: tuple[dict[str, Any], str], value: object) -> None:
+    config, key = at
+    try:
+        found = read({**config, key: value})
+    except ModelConfigError as error:
+        said = str(error)
+    else:
+        said = "config.json"
+        assert found.weights_bytes() > 0
+    assert said.startswith("config.json")

@@ -48,7 +48,7 @@ def stages(scenario: Scenario, attention: Replica, ffn: Replica, shared_by: int)
     efficiency, work = scenario.efficiency, scenario.work
     context = scenario.workload.mean_context
     within = replace(efficiency, step_seconds=0.0)
-    front = step_timer(work.attention_part(context), attention.rates(within))
+    front = step_timer(work.on(attention.devices).attention_part(context), attention.rates(within))
     back = step_timer(work.ffn_part(), ffn.rates(within))
     per_token = 2 * work.hidden * len(work.layers) * work.element_bytes
     messages = 2 * len(work.layers) * scenario.link.message_seconds
@@ -106,7 +106,7 @@ def _attention_ffn(scenario: Scenario, attention: Replica, ffn: Replica, shared_
         return None
     room = attention.room(scenario.efficiency)
     kept = work.weight_bytes - work.ffn_bytes
-    state = work.kv_bytes(workload.longest_context)
+    state = work.on(attention.devices).kv_bytes(workload.longest_context)
     most, bound = most_sequences(room, kept, state, slots(scenario, attention))
     first, rate = scenario.prefill.replica, workload.requests_per_second
     alone = prefill_seconds(scenario, first)

@@ -73,11 +73,12 @@ def serve(
     overhead = scenario.efficiency.step_seconds + rounds.seconds
     itl, context = scenario.targets.itl, workload.mean_context
     room = replica.room(scenario.efficiency)
-    state = scenario.work.kv_bytes(workload.longest_context)
+    work = scenario.work.on(replica.devices)
+    state = work.kv_bytes(workload.longest_context)
     most, bound = most_sequences(room, scenario.work.weight_bytes, state, slots(scenario, replica))
     if bound is Limit.WEIGHTS:
         return None
-    prompt, step = scenario.work.prompt(workload.prompt_tokens), scenario.work.decode(context)
+    prompt, step = work.prompt(workload.prompt_tokens), work.decode(context)
     step = replace(step, tokens=1.0 + rounds.drafts)
     plain = step_timer(scenario, replica, step, context, overhead=overhead)
     best: Colocation | None = None

@@ -53,7 +53,7 @@ def target_draft(scenario: Scenario) -> Candidate:
 
 def _rounds(scenario: Scenario, drafter: Drafter, length: int, batch: float) -> DraftRounds:
     second = scenario.decode.replica.rates(scenario.efficiency)
-    step = drafter.work.decode(scenario.workload.mean_context)
+    step = drafter.work.on(scenario.decode.replica.devices).decode(scenario.workload.mean_context)
     drafting = length * step_timer(step, second)(batch)
     sent = message_bytes(length, drafter.work.hidden)
     nbytes = batch * (sent.proposal_bytes + sent.response_bytes)

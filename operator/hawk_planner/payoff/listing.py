@@ -79,13 +79,13 @@ def device_inputs(scenario: Scenario) -> list[Assumption]:
 def batch_inputs(scenario: Scenario) -> list[Assumption]:
     """Return what bounds the batch of each group that decodes: its memory, and its engine."""
     listed = []
-    state = scenario.work.kv_bytes(scenario.workload.longest_context)
     for part in {one.name: one for one in (scenario.decode, scenario.prefill)}.values():
         replica = part.replica
         if part is not scenario.decode and not replica.device.decodes:
             continue
         if replica.device.memory is not None:
             room = replica.room(scenario.efficiency) - scenario.work.weight_bytes
+            state = scenario.work.on(replica.devices).kv_bytes(scenario.workload.longest_context)
             listed.append(
                 Assumption(
                     f"{part.name}.sequences_by_memory",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import product
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
@@ -45,13 +46,14 @@ class Sided:
 def decode_side(scenario: Scenario, replica: Replica, replicas: float, held_seconds: float) -> Decoding:
     """Return how `replicas` decode all requests, each holding its blocks `held_seconds` before it starts."""
     workload = scenario.workload
-    state = scenario.work.kv_bytes(workload.longest_context)
+    work = scenario.work.on(replica.devices)
+    state = work.kv_bytes(workload.longest_context)
     room = replica.room(scenario.efficiency)
     most, bound = most_sequences(room, scenario.work.weight_bytes, state, slots(scenario, replica))
     if bound is Limit.WEIGHTS:
         return Decoding(0, inf, bound)
     steps = workload.output_tokens - (scenario.emitter == "prefill")
-    step = scenario.work.decode(workload.mean_context)
+    step = work.decode(workload.mean_context)
     rate = workload.requests_per_second / replicas
     return decode_steadily(
         step_timer(scenario, replica, step, workload.mean_context),
@@ -155,11 +157,10 @@ def split(scenario: Scenario, *, resize: bool = False) -> Candidate:
     title = f"prefill on {first.device.name}, decode on {second.device.name}"
     if not resize:
         return _priced(scenario, title, first, second, bounded=True)
-    tried = [
-        _priced(scenario, f"{title}, resized", first, second, bounded=False)
-        for first in sizes(scenario.prefill, scenario)
-        for second in sizes(scenario.decode, scenario)
-    ]
+    pairs = product(sizes(scenario.prefill, scenario), sizes(scenario.decode, scenario))
+    tried = [_priced(scenario, f"{title}, resized", *pair, bounded=False) for pair in pairs]
+    if not tried:  # the declared one says which weights don't fit
+        return _priced(scenario, f"{title}, resized", first, second, bounded=False)
     return min(tried, key=cheapest_first)
 
 
@@ -225,7 +226,7 @@ def _over_bound(scenario: Scenario, found: Sided) -> str:
 
 def _load(scenario: Scenario, replica: Replica, found: Sided) -> float:
     """Return the share of the decode pool's sequences in use."""
-    state = scenario.work.kv_bytes(scenario.workload.longest_context)
+    state = scenario.work.on(replica.devices).kv_bytes(scenario.workload.longest_context)
     room = replica.room(scenario.efficiency)
     most, _ = most_sequences(room, scenario.work.weight_bytes, state, slots(scenario, replica))
     return found.decoding.batch / most if most else 1.0

@@ -44,7 +44,7 @@ def first_token_limit(scenario: Scenario) -> float:
 
 
 def _roofline(scenario: Scenario, replica: Replica) -> float:
-    work = scenario.work.prompt(scenario.workload.prompt_tokens)
+    work = scenario.work.on(replica.devices).prompt(scenario.workload.prompt_tokens)
     return prompt_seconds(work, replica.rates(scenario.efficiency))
 
 
@@ -82,7 +82,8 @@ def step_timer(
     if not measured.steps:
         return seconds
     known = measured
-    plain = timer_of(scenario.work.decode(context), replica.sized(known.devices).rates(efficiency))
+    work = scenario.work.on(known.devices)
+    plain = timer_of(work.decode(context), replica.sized(known.devices).rates(efficiency))
 
     def corrected(batch: float) -> float:
         least = max(batch, known.batches[0])

@@ -7,7 +7,8 @@ weight once whatever the batch, except experts: only those that some token chose
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -116,6 +117,8 @@ class ModelWork:
     """Of one of its elements."""
     layers: tuple[tuple[Parts, float], ...] = ()
     """Retained by each layer: `kv` and `state_bytes` of it alone."""
+    by_heads: tuple[tuple[int, Parts, Parts], ...] = ()
+    """`kv` and `kv_read` of the layers that have so many heads of keys and values; a latent counts as one."""
 
     @classmethod
     def of(cls, geometry: Geometry, kv_dtype: DataType | str, weights: Precision | None = None) -> ModelWork:
@@ -141,7 +144,38 @@ class ModelWork:
             hidden=geometry.hidden,
             element_bytes=(weights or geometry.precision).bytes,
             layers=tuple((_parts([layer.kept(size)]), float(layer.state_bytes)) for layer in each),
+            by_heads=tuple(
+                (
+                    heads,
+                    _parts(layer.kept(size) for layer in each if layer.kv_heads == heads),
+                    _parts(layer.read(size) for layer in each if layer.kv_heads == heads),
+                )
+                for heads in sorted({layer.kv_heads for layer in each if layer.kv_heads})
+            ),
         )
+
+    def on(self, devices: int) -> ModelWork:
+        """The model as `devices` hold it that share its layers.
+
+        Tensor parallelism splits keys and values by heads. Where there are fewer heads than devices, each
+        head is kept and read by several; a latent, by all of them.
+        """
+        if all(devices <= heads for heads, _, _ in self.by_heads):
+            return self
+        if devices not in self._on:
+            copies = [(max(1, math.ceil(devices / heads)), kv, read) for heads, kv, read in self.by_heads]
+            self._on[devices] = replace(
+                self,
+                kv=_parts(_times(count, kv) for count, kv, _ in copies),
+                kv_read=_parts(_times(count, read) for count, _, read in copies),
+                by_heads=(),
+            )
+        return self._on[devices]
+
+    @cached_property
+    def _on(self) -> dict[int, ModelWork]:
+        """What `on` returned before."""
+        return {}
 
     @property
     def _exchange_bytes(self) -> float:
@@ -227,6 +261,10 @@ def _pairs(tokens: float, limit: float) -> float:
     short = min(tokens, limit)
     beyond = (tokens - short) * limit if tokens > short else 0.0
     return short * (short + 1.0) / 2.0 + beyond
+
+
+def _times(count: int, parts: Parts) -> tuple[Span, ...]:
+    return tuple((cost * count, None if math.isinf(end) else end) for cost, end in parts)  # type: ignore[misc]
 
 
 def _parts(layers: Iterable[tuple[Span, ...]]) -> Parts:

@@ -112,6 +112,7 @@ class StepCost:
     @classmethod
     def of(cls, group: SizedGroup, model: ModelWork) -> StepCost:
         """The lines of one worker; windows of attention count as what each sequence reads at most."""
+        model = model.on(group.worker.devices)
         rates, work = group.worker.rates, model.decode(0.0)
         read, fixed = _lines(model.kv_read)
         pairs, fixed_pairs = _lines(model.decode_attention)

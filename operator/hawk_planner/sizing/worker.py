@@ -53,18 +53,18 @@ class Worker:
 
     def prefill_seconds(self, model: ModelWork, tokens: float) -> float:
         """Time to prefill one prompt alone."""
-        return prompt_seconds(model.prompt(tokens), self.rates)
+        return prompt_seconds(model.on(self.devices).prompt(tokens), self.rates)
 
     def step_seconds(self, model: ModelWork, batch: float, context: float) -> float:
         """Time of one decode step of `batch` sequences of `context` tokens each."""
-        return step_timer(model.decode(context), self.rates)(batch)
+        return step_timer(model.on(self.devices).decode(context), self.rates)(batch)
 
     def busy_seconds(self, model: ModelWork, batch: float, context: float) -> float:
         """The part of a decode step's time in which no prompt beside it can compute.
 
         A prompt's linear layers run while the step's weights are read; the rest is the batch's own.
         """
-        work, rates = model.decode(context), self.rates
+        work, rates = model.on(self.devices).decode(context), self.rates
         reading = work.state_bytes / rates.bytes_per_second
         each = work.linear_flops / rates.flops + max(work.attention_flops / rates.attention_flops, reading)
         fixed = rates.overhead_s + work.exchanges * rates.exchange_s
@@ -75,11 +75,11 @@ class Worker:
         room = self.room - model.weight_bytes
         if room <= 0:
             return 0
-        return int(room / max(model.kv_bytes(context), 1.0))
+        return int(room / max(model.on(self.devices).kv_bytes(context), 1.0))
 
     def latency_batch(self, model: ModelWork, context: float, target: float) -> int:
         """Largest batch of the engine whose step stays within `target` seconds; 0 when not even one does."""
-        seconds = step_timer(model.decode(context), self.rates)
+        seconds = step_timer(model.on(self.devices).decode(context), self.rates)
         if seconds(1) > target:
             return 0
         low, high = 1, self.most_sequences + 1

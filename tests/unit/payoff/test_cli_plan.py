@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hawk_api.validation import validate_manifest
@@ -274,6 +274,7 @@ def test_any_number_is_planned_with_or_refused_by_its_option(
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(field="memory", value="1000000.0")
 @given(field=st.sampled_from(sorted(SETTABLE)), value=NUMBERS)
 def test_any_figure_of_a_class_is_planned_with_or_refused_by_its_option(
     capsys: pytest.CaptureFixture[str], sample: str, field: str, value: str

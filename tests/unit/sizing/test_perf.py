@@ -43,7 +43,7 @@ def plan_seconds(work: ModelWork, batch: float) -> float:
 @pytest.mark.parametrize("name", KINDS)
 def test_a_step_takes_the_same_time_everywhere(name: str, batch: int) -> None:
     """Whatever limits it: reading weights or state, or arithmetic of linear layers or attention."""
-    work = ModelWork.of(load_preset(name), DataType.FLOAT16)
+    work = ModelWork.of(load_preset(name), DataType.FLOAT16).on(DEVICES)
     sized = NODE.step_seconds(work, batch, CONTEXT)
     assert sized == pytest.approx(plan_seconds(work, batch), rel=1e-9)
     simulated, _ = StepCost.of(group("all", Role.DECODE, worker=NODE), work).line(batch, batch * CONTEXT)
@@ -52,7 +52,7 @@ def test_a_step_takes_the_same_time_everywhere(name: str, batch: int) -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_step_lies_between_perfect_overlap_and_none(name: str) -> None:
-    work = ModelWork.of(load_preset(name), DataType.FLOAT16)
+    work = ModelWork.of(load_preset(name), DataType.FLOAT16).on(DEVICES)
     rates, step = NODE.rates, work.decode(CONTEXT)
     for batch in (1, 16, 128, 1024):
         arithmetic = batch * (step.linear_flops / rates.flops + step.attention_flops / rates.attention_flops)
@@ -78,7 +78,7 @@ def test_a_chunk_beside_a_batch_shares_the_weights_and_nothing_else() -> None:
 
 
 def test_attention_is_multiplied_in_16_bits_whatever_the_weights_are() -> None:
-    work = ModelWork.of(load_preset(LATENT), DataType.FLOAT16)
+    work = ModelWork.of(load_preset(LATENT), DataType.FLOAT16).on(DEVICES)
     same = replace(NODE, attention_flops=None)
     faster = same.prefill_seconds(work, 32_768)
     slower = 1 / NODE.rates.attention_flops - 1 / same.rates.attention_flops
@@ -89,7 +89,7 @@ def test_attention_is_multiplied_in_16_bits_whatever_the_weights_are() -> None:
 
 def test_a_step_reads_the_experts_that_its_tokens_choose() -> None:
     """One token of DeepSeek-V3 chooses 8 of 256 experts a layer: a twentieth of the model, not all of it."""
-    work = ModelWork.of(load_preset(LATENT), DataType.FLOAT16)
+    work = ModelWork.of(load_preset(LATENT), DataType.FLOAT16).on(DEVICES)
     assert work.step_bytes(1) < 0.06 * work.weight_bytes
     assert work.step_bytes(10_000) == pytest.approx(work.weight_bytes - work.lookup_bytes, rel=1e-6)
     read = [work.step_bytes(2**power) for power in range(12)]
@@ -118,7 +118,7 @@ def test_decoding_over_a_latent_multiplies_the_latent_itself() -> None:
     [attention] = {layer.attention for layer in load_preset(LATENT).layers}
     assert attention.decode_work_per_pair == 2 * 128 * (576 + 512) == 278_528
     assert attention.work_per_pair == 2 * 128 * (192 + 128) == 81_920
-    work = ModelWork.of(load_preset(LATENT), DataType.FLOAT16)
+    work = ModelWork.of(load_preset(LATENT), DataType.FLOAT16).on(DEVICES)
     more = work.decode(1001).attention_flops - work.decode(1000).attention_flops
     assert more == pytest.approx(61 * 278_528)
 

@@ -174,7 +174,7 @@ class ModelWork:
 
     @cached_property
     def _on(self) -> dict[int, ModelWork]:
-        """What `on` returned before."""
+        """Models that `on` made before."""
         return {}
 
     @property
